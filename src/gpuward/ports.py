@@ -1,0 +1,134 @@
+"""Every way out of the program, on one page. Adapters implement these; rooms take them as arguments.
+
+An adapter raises only the errors below, each with the original as its cause.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gpuward.model.gpu import Gpu
+from gpuward.model.signal import Gap, Signal
+
+
+class EdgeError(Exception):
+    """The one root of what an adapter raises: a sentence for a person, naming the thing and the remedy."""
+
+
+class Unreachable(EdgeError):
+    """Not there now, try again later."""
+
+
+class Refused(EdgeError):
+    """Not allowed or not usable as it is; trying again changes nothing."""
+
+
+class Conflict(EdgeError):
+    """It changed under us: read again."""
+
+
+class Clock(Protocol):
+    """The machine's clocks, in seconds. `monotonic` never goes back."""
+
+    def now(self) -> float:
+        """Return seconds since 1970 UTC."""
+
+    def monotonic(self) -> float:
+        """Return seconds on a clock that never goes back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a reader knows about all its lines: the boot they come from, when it began, the machine, and whether records
+    of the user facility may act. `boot_time` is in seconds since 1970 UTC, None where lines carry their own time."""
+
+    source: str
+    boot: str | None
+    boot_time: float | None
+    node: str | None
+
+
+class KernelLog(Protocol):
+    """A kernel log that is followed live."""
+
+    def origin(self) -> Origin:
+        """Return what is known about the lines; the boot time is read afresh, so that a clock step is followed."""
+
+    def seek(self, cursor: str) -> bool:
+        """Go on after `cursor`; False when it is no longer there, and then reading starts at the oldest line held."""
+
+    def read(self, timeout_seconds: float) -> Sequence[Signal | Gap]:
+        """Return what has come, waiting at most `timeout_seconds` for the first line; empty when nothing came.
+
+        Raises Unreachable or Refused when the log cannot be read any more.
+        """
+
+    def close(self) -> None:
+        """Give back what is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a pass over a file saw: every line, and those skipped unread (too long, not text)."""
+
+    lines: int
+    skipped: int
+
+
+class LogFile(Protocol):
+    """A finished log: a file, a compressed one, or standard input, read once from its start in bounded memory."""
+
+    name: str
+
+    def signals(self) -> Iterator[Signal | Gap]:
+        """Yield the lines that may matter to us, in order, and Gaps for what was skipped.
+
+        Raises Unreachable or Refused, after the good lines before the trouble were yielded.
+        """
+
+    def tally(self) -> Tally:
+        """Return the counts so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process behind a pid at one moment. Any field but `pid` may be unknown."""
+
+    pid: int
+    command: str | None
+    session: int | None
+    container_id: str | None
+    pod_uid: str | None
+
+
+class Processes(Protocol):
+    """The processes of this machine."""
+
+    def holder(self, pid: int) -> Holder | None:
+        """Return who `pid` is now, None when it is gone."""
+
+
+class Inventory(Protocol):
+    """The GPUs of this machine as the driver lists them."""
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return them in PCI order; empty when the driver is not loaded."""
+
+    def driver_version(self) -> str | None:
+        """Return the version of the loaded kernel module, such as `575.51.02`."""
+
+
+class Store(Protocol):
+    """Where a watch keeps its place between runs."""
+
+    def load(self) -> Mapping[str, Any] | None:
+        """Return what was saved last, None when nothing was.
+
+        Raises Refused when it is there and cannot be used.
+        """
+
+    def save(self, saved: Mapping[str, Any]) -> None:
+        """Replace what is saved, whole or not at all.
+
+        Raises Refused when it cannot be written.
+        """
