@@ -39,8 +39,10 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a reader knows about all its lines: the boot they come from, when it began, the machine, and whether records
-    of the user facility may act. `boot_time` is in seconds since 1970 UTC, None where lines carry their own time."""
+    """What a reader knows about all its lines: the boot they come from, when that began, and the machine.
+
+    `boot_time` is in seconds since 1970 UTC, None where the lines carry their own time.
+    """
 
     source: str
     boot: str | None
