@@ -1,0 +1,278 @@
+"""From a fault and the faults around it to a verdict, by the rows of the rule book. Which faults exist is in merge."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gpuward.isolation.catalogue.rules import COMPANION, Rule
+from gpuward.isolation.live import LiveFault, elapsed_seconds, fits
+from gpuward.model.fault import Verdict
+from gpuward.model.level import FaultClass, Level
+from gpuward.model.signal import Moment
+
+_LOOKED_AT = 64
+"""Companions counted for the sentence; more would not change it."""
+_DAY_SECONDS = 86400
+_HOUR_SECONDS = 3600
+_LABELS = {
+    "fallen_off_bus": "the loss of the GPU",
+    "rm_init_failed": "the failed start of the GPU",
+    "xid_malformed": "a broken Xid line",
+    "pcie_corrected": "PCIe corrected errors",
+    "pcie_uncorrectable": "a PCIe uncorrectable error",
+    "driver_mismatch": "a driver version mismatch",
+}
+
+
+class Around(Protocol):
+    """The other faults, newest first."""
+
+    def candidates(self, rule: Rule, live: LiveFault) -> Iterable[LiveFault]:
+        """Yield faults that may be companions of `live` for this rule, `live` among them if it may be."""
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A verdict in the making: each rule that speaks changes it."""
+
+    level: Level
+    fault_class: FaultClass
+    action: str
+    says: list[str]
+    adds: list[str]
+    rules: list[str]
+    waits_seconds: float = 0
+    explainer: LiveFault | None = None
+    explained_by: str | None = None
+    covers_seconds: float = 0
+    cleared: bool = False
+
+
+def judge(live: LiveFault, rules: Iterable[Rule], around: Around, *, now: Moment | None) -> Verdict:
+    """Return the verdict on `live`, and note in it how long its explanation lasts. `now` None: the log has ended.
+
+    Rules speak in the order of the table. A level of P0 or P1 that was given is never taken back, except by a line that
+    clears the fault: someone may have acted on it.
+    """
+    grade = live.base
+    draft = _Draft(
+        level=grade.level,
+        fault_class=grade.fault_class,
+        action=grade.action,
+        says=[grade.because],
+        adds=[],
+        rules=[],
+    )
+    for rule in rules:
+        if rule.requires.issubset(draft.rules) and rule.unless.isdisjoint(draft.rules):
+            _hear(rule, draft, live, around=around, now=now)
+    live.explainer_last = draft.explainer.last if draft.explainer else None
+    live.covers_seconds = max(draft.covers_seconds, live.gap_seconds)
+    return _settle(draft, live)
+
+
+def label(live: LiveFault) -> str:
+    """Return how a sentence names a fault: `Xid 79`, `SXid 20034`, or words."""
+    if live.kind.startswith("sxid"):
+        return f"SXid {live.code}"
+    if live.code is not None:
+        return f"Xid {live.code}"
+    return _LABELS.get(live.kind, live.kind.replace("_", " "))
+
+
+def _hear(rule: Rule, draft: _Draft, live: LiveFault, *, around: Around, now: Moment | None) -> None:
+    """Let one rule speak, if it is about this fault as drafted so far."""
+    solo = draft.explained_by is None and not draft.waits_seconds
+    if not fits(rule.subject, live, solo=solo):
+        return
+    if rule.companion is None:
+        _apply(rule, draft, live, found=())
+        return
+    found = _companions(rule, live, around)
+    if found:
+        _apply(rule, draft, live, found=found)
+    elif rule.waits and now is not None and _still_open(rule, live, now):
+        draft.waits_seconds = max(draft.waits_seconds, rule.after_seconds)
+
+
+def _still_open(rule: Rule, live: LiveFault, now: Moment) -> bool:
+    return elapsed_seconds(live.since, now, same_boot=True) <= rule.after_seconds
+
+
+def _companions(rule: Rule, live: LiveFault, around: Around) -> tuple[LiveFault, ...]:
+    """Return the faults that satisfy the rule, newest first; empty when they are too few or too alike."""
+    found: list[LiveFault] = []
+    for other in around.candidates(rule, live):
+        if _is_companion(rule, live, other):
+            found.append(other)
+            if len(found) >= _LOOKED_AT:
+                break
+    if len(found) < rule.count or not all(len(_spread(word, found)) >= least for word, least in rule.spread.items()):
+        return ()
+    return tuple(found)
+
+
+def _is_companion(rule: Rule, live: LiveFault, other: LiveFault) -> bool:
+    if other is live:
+        # Only a rule that counts repeats may count the fault itself; a cause is always another fault.
+        return rule.companion is not None and (rule.count > 1 or bool(rule.spread)) and _matches(rule, other, solo=True)
+    return (
+        (live.user_record or not other.user_record)
+        and _matches(rule, other, solo=other.solo)
+        and _in_window(rule, live, other)
+        and all(_shares(word, live, other) for word in rule.key)
+    )
+
+
+def _matches(rule: Rule, other: LiveFault, *, solo: bool) -> bool:
+    return rule.companion is not None and fits(rule.companion, other, solo=solo)
+
+
+def _in_window(rule: Rule, live: LiveFault, other: LiveFault) -> bool:
+    same_boot = live.boot == other.boot
+    behind = elapsed_seconds(other.last, live.since, same_boot=same_boot)
+    ahead = elapsed_seconds(live.since, other.first, same_boot=same_boot)
+    return behind <= rule.before_seconds and ahead <= rule.after_seconds
+
+
+def _shares(word: str, live: LiveFault, other: LiveFault) -> bool:
+    """Return whether both have the same value of a key word; an unknown value is never the same."""
+    return _SHARED[word](live, other)
+
+
+def _same_gpu(live: LiveFault, other: LiveFault) -> bool:
+    return live.pci is not None and live.pci == other.pci and live.node == other.node
+
+
+_SHARED: Mapping[str, Callable[[LiveFault, LiveFault], bool]] = {
+    "gpu": _same_gpu,
+    "other_gpu": lambda live, other: other.pci not in (None, live.pci) and live.node == other.node,
+    "node": lambda live, other: live.node == other.node,
+    "code": lambda live, other: live.code == other.code,
+    "sm": lambda live, other: _same_gpu(live, other) and not live.sms.isdisjoint(other.sms),
+    "link": lambda live, other: _same_gpu(live, other) and not live.links.isdisjoint(other.links),
+    "job": lambda live, other: not live.jobs.isdisjoint(other.jobs),
+}
+
+
+def _spread(word: str, found: Iterable[LiveFault]) -> set[Any]:
+    if word == "gpu":
+        return {(other.node, other.pci) for other in found if other.pci is not None}
+    return {job for other in found for job in other.jobs}
+
+
+def _apply(rule: Rule, draft: _Draft, live: LiveFault, *, found: tuple[LiveFault, ...]) -> None:
+    """Write into the draft what the rule says."""
+    cause = max(found, key=lambda other: other.base.level, default=None)
+    words = _Words(rule, live, found, cause)
+    draft.rules.append(rule.id)
+    draft.says.append(rule.say.format_map(words))
+    _apply_level(rule, draft, cause)
+    if rule.fault_class is not None:
+        draft.fault_class = _fault_class(rule.fault_class, draft, cause)
+    if rule.action is not None:
+        draft.action = rule.action.format_map(words)
+    if rule.adds is not None:
+        draft.adds.append(rule.adds.format_map(words))
+    if rule.clears:
+        draft.cleared = True
+    if rule.explains:
+        draft.explainer = cause
+        draft.explained_by = cause.id if cause else label_of_code(live)
+        draft.covers_seconds = rule.before_seconds
+
+
+def label_of_code(live: LiveFault) -> str:
+    """Return how the line itself names its cause."""
+    return f"Xid {live.details.get('caused_by_xid', '?')}"
+
+
+def _apply_level(rule: Rule, draft: _Draft, cause: LiveFault | None) -> None:
+    if rule.set_to is not None:
+        draft.level = rule.set_to
+    if rule.raise_to == COMPANION:
+        draft.level = max(draft.level, cause.base.level if cause else draft.level)
+    elif isinstance(rule.raise_to, Level):
+        draft.level = max(draft.level, rule.raise_to)
+    if rule.cap_at is not None:
+        draft.level = min(draft.level, rule.cap_at)
+
+
+def _fault_class(word: FaultClass | str, draft: _Draft, cause: LiveFault | None) -> FaultClass:
+    if isinstance(word, FaultClass):
+        return word
+    return cause.base.fault_class if cause else draft.fault_class
+
+
+def _settle(draft: _Draft, live: LiveFault) -> Verdict:
+    """Return the verdict, held to P2 while it waits, and never below a P0 or P1 that was given before."""
+    given = live.verdict.level if not live.verdict.waits and not (draft.cleared or live.cleared) else Level.IGNORE
+    level = draft.level
+    says = draft.says
+    if draft.waits_seconds:
+        level = min(level, Level.P2)
+        says = [*says, f"It waits up to {_span(draft.waits_seconds)} for a cause."]
+    if level < given and given >= Level.P1:
+        level = given
+        says = [*says, f"It stays {given}: that was said before, and may have been acted on."]
+    return Verdict(
+        level=level,
+        fault_class=draft.fault_class,
+        action=" ".join([draft.action, *draft.adds]).strip(),
+        because=" ".join(says),
+        rules=(*live.base.rows, *draft.rules),
+        waits=draft.waits_seconds > 0,
+        explained_by=draft.explained_by,
+    )
+
+
+class _Words(Mapping[str, Any]):
+    """What a rule's sentences may name: {companion}, {count}, {code}, {within}, {facility} and the fault's details."""
+
+    def __init__(self, rule: Rule, live: LiveFault, found: tuple[LiveFault, ...], cause: LiveFault | None) -> None:
+        self._rule = rule
+        self._live = live
+        self._found = found
+        self._cause = cause
+
+    def __getitem__(self, word: str) -> Any:
+        match word:
+            case "companion":
+                return self._companion()
+            case "count":
+                return self._count()
+            case "code":
+                return self._live.code
+            case "within":
+                return _span(self._rule.before_seconds)
+            case "facility":
+                return self._live.facility
+            case _:
+                return self._live.details.get(word, "?")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("companion", "count", "code", "within", "facility", *self._live.details))
+
+    def __len__(self) -> int:
+        return len(tuple(iter(self)))
+
+    def _count(self) -> int:
+        if "gpu" in self._rule.spread:
+            return len(_spread("gpu", self._found))
+        return len(self._found)
+
+    def _companion(self) -> str:
+        if self._cause is None:
+            return "?"
+        named = label(self._cause)
+        elsewhere = self._cause.pci is not None and self._cause.pci != self._live.pci
+        return f"{named} of {self._cause.pci}" if elsewhere else named
+
+
+def _span(seconds: float) -> str:
+    """Return a length of time as a person says it: 60 s, 24 h, 7 days."""
+    if seconds >= 2 * _DAY_SECONDS and seconds % _DAY_SECONDS == 0:
+        return f"{seconds // _DAY_SECONDS:.0f} days"
+    if seconds >= _HOUR_SECONDS and seconds % _HOUR_SECONDS == 0:
+        return f"{seconds // _HOUR_SECONDS:.0f} h"
+    return f"{seconds:g} s"

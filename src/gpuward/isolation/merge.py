@@ -1,0 +1,346 @@
+"""Many lines, one fault: which lines belong together, and when a verdict is due. What the rules say is in judge.
+
+The engine knows no rule by name: identities, windows, counts and keys are rows of the rule book. It is a fold over
+records in the order they come, so how they are cut into batches changes nothing. It follows the records' own time.
+"""
+
+import math
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpuward.isolation.around import Index
+from gpuward.isolation.catalogue.rules import Rule
+from gpuward.isolation.grade import Grade
+from gpuward.isolation.judge import judge
+from gpuward.isolation.live import LiveFault, elapsed_seconds, fits_record
+from gpuward.isolation.saved import FORMAT, SavedError, pack_fault, unpack_fault
+from gpuward.isolation.terms import InForce, Terms
+from gpuward.model.fault import Change, ChangeKind, Fault, Verdict
+from gpuward.model.level import Level
+from gpuward.model.record import Record, RecordKind
+from gpuward.model.signal import NEVER, Moment
+
+FAULTS_KEPT = 4096
+"""Faults remembered, going on or over: a node has far fewer in a week; more is a flood, and the oldest is let go."""
+REPLAYS_KEPT = 32768
+REPLAYS_SAVED = 2048
+"""Records known again after a restart: the kernel's ring holds a few thousand lines, of which few are ours."""
+UUIDS_KEPT = 4096
+
+Key = tuple[Any, ...]
+
+
+class Merger:
+    """Folds records into faults and tells each change; one for a node or for a log."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._in_force = InForce(terms)
+        self._index = Index()
+        self._open: dict[Key, LiveFault] = {}
+        self._going: OrderedDict[float, OrderedDict[str, LiveFault]] = OrderedDict()
+        self._waiting: deque[LiveFault] = deque()
+        self._uuids: dict[tuple[str | None, str], str] = {}
+        self._seen: dict[int, Key] = {}
+        self._now: Moment = NEVER
+        self._boot: str | None = None
+        self._tracked = self._in_force.tracked_details()
+        self._recent: deque[Key] = deque(maxlen=REPLAYS_SAVED)
+
+    def learn_uuid(self, pci: str, uuid: str, *, node: str | None) -> None:
+        """Remember the UUID of a GPU, from the driver's list or from a line."""
+        if len(self._uuids) < UUIDS_KEPT:
+            self._uuids[node, pci] = uuid
+
+    def step(self, record: Record) -> list[Change]:
+        """Take one record; return what changed, in order."""
+        changes = self.advance(record.moment, boot=record.boot)
+        if record.kind is RecordKind.GPU_UUID:
+            uuid = record.details.get("uuid")
+            if uuid and record.pci:
+                self.learn_uuid(record.pci, uuid, node=record.node)
+            return changes
+        grade = self._terms.grade(record)
+        if grade is None or self._replayed(record):
+            return changes
+        user_record = record.facility not in (None, "kern") and "accept_user_records" not in self._terms.options
+        key = _identity_key(record, grade, user_record=user_record)
+        live = self._open.get(key)
+        if live is None or self._is_over(live, record):
+            self._begin(key, record, grade, user_record=user_record, changes=changes)
+        else:
+            self._absorb(live, record, grade, changes)
+        return changes
+
+    def advance(self, moment: Moment, *, boot: str | None) -> list[Change]:
+        """Let time pass to `moment` of `boot`: what waited is settled, what nothing can change any more is closed."""
+        changes: list[Change] = []
+        if moment.wall is None and moment.uptime is None:
+            return changes
+        self._now = moment
+        self._boot = boot
+        while self._waiting and self._wait_is_over(self._waiting[0]):
+            live = self._waiting.popleft()
+            if live.verdict.waits and not live.retired:
+                self._rejudge(live, changes)
+        for linger_seconds, going in self._going.items():
+            while going:
+                oldest = next(iter(going.values()))
+                if self._passed_seconds(oldest.last, oldest) <= linger_seconds:
+                    break
+                self._retire(oldest, changes)
+        return changes
+
+    def finish(self) -> list[Change]:
+        """Settle what waits and close every fault: the log has ended."""
+        changes: list[Change] = []
+        while self._waiting:
+            self._rejudge(self._waiting.popleft(), changes, ended=True)
+        for live in list(self._index.faults.values()):
+            if not live.retired:
+                self._retire(live, changes)
+        return changes
+
+    def faults(self) -> list[Fault]:
+        """Return the faults that are still going on, oldest first."""
+        return [self._snapshot(live) for live in self._index.faults.values() if not live.retired]
+
+    def pack(self) -> dict[str, Any]:
+        """Return all that is remembered as JSON values; `unpack` goes on from there as if nothing had happened."""
+        return {
+            "format": FORMAT,
+            "now": [self._now.wall, self._now.uptime],
+            "boot": self._boot,
+            "faults": [pack_fault(live) for live in self._index.faults.values()],
+            "going": [live.id for going in self._going.values() for live in going.values()],
+            "waiting": [live.id for live in self._waiting],
+            "recent": [list(place) for place in self._recent],
+            "uuids": [[node, pci, uuid] for (node, pci), uuid in self._uuids.items()],
+        }
+
+    def unpack(self, packed: Mapping[str, Any]) -> None:
+        """Take over what `pack` returned. For a new merger only.
+
+        Raises SavedError when it is of another version or shape.
+        """
+        if packed.get("format") != FORMAT:
+            raise SavedError(f"saved by another version (format {packed.get('format')!r}, expected {FORMAT})")
+        try:
+            self._now = Moment(*packed["now"])
+            self._boot = packed["boot"]
+            self._uuids = {(node, pci): uuid for node, pci, uuid in packed["uuids"]}
+            for row in packed["faults"]:
+                self._index.add(unpack_fault(row))
+            for fault_id in packed["going"]:
+                self._go_on(self._index.faults[fault_id])
+            self._waiting.extend(self._index.faults[fault_id] for fault_id in packed["waiting"])
+            self._recent.extend(tuple(place) for place in packed["recent"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise SavedError(f"what was saved cannot be read: {error!r}") from error
+        self._seen.update((hash(place), place) for place in self._recent)
+
+    def _go_on(self, live: LiveFault) -> None:
+        self._open[live.key] = live
+        self._going.setdefault(live.linger_seconds, OrderedDict())[live.id] = live
+
+    # --- one record -------------------------------------------------------------------------------------------------
+
+    def _is_over(self, live: LiveFault, record: Record) -> bool:
+        return live.retired or elapsed_seconds(live.last, record.moment, same_boot=True) > live.gap_seconds
+
+    def _passed_seconds(self, earlier: Moment, live: LiveFault) -> float:
+        """Return how long ago that was; for ever when the machine has started again since and no clock tells."""
+        no_wall = earlier.wall is None or self._now.wall is None
+        if no_wall and self._boot is not None and live.boot != self._boot:
+            return math.inf
+        return elapsed_seconds(earlier, self._now, same_boot=True)
+
+    def _begin(self, key: Key, record: Record, grade: Grade, *, user_record: bool, changes: list[Change]) -> None:
+        identity = self._in_force.identity(record.code if record.kind is RecordKind.XID else None)
+        live = LiveFault(
+            key=key,
+            id=f"{record.node or 'node'}.{record.boot}.{record.cursor}",
+            node=record.node,
+            boot=record.boot,
+            pci=record.pci,
+            code=record.code,
+            base=grade,
+            first=record.moment,
+            last=record.moment,
+            since=record.moment,
+            gap_seconds=identity.gap_seconds,
+            linger_seconds=max(identity.gap_seconds, self._in_force.latest_change_seconds(grade.kind, record.code)),
+            facility=record.facility,
+            user_record=user_record,
+            certain=record.certain or record.pci is None,
+            mig=record.mig,
+            pid=record.pid,
+            process=record.process,
+            details={**record.details, **grade.details},
+        )
+        live.keep(record)
+        live.note_facets(record)
+        live.count = 1
+        while live.id in self._index.faults:
+            live.id += "+"
+        self._index.add(live)
+        self._go_on(live)
+        self._rejudge(live, changes, kind=ChangeKind.BEGAN)
+        self._touch_others(live, changes)
+        while len(self._index.faults) > FAULTS_KEPT:
+            oldest = next(iter(self._index.faults.values()))
+            if not oldest.retired:
+                self._retire(oldest, changes)
+            self._index.drop(oldest)
+
+    def _absorb(self, live: LiveFault, record: Record, grade: Grade, changes: list[Change]) -> None:
+        part_only = record.part in {"severity", "data"}
+        live.count += not part_only
+        live.last = _later(live.last, record.moment)
+        self._going[live.linger_seconds].move_to_end(live.id)
+        live.keep(record)
+        if live.pid is None:
+            live.pid, live.process = record.pid, record.process
+        changed = live.note_facets(record) | self._merge_details(live, record, grade)
+        if record.certain and not live.certain:
+            live.certain = changed = True
+        if grade is not live.base and not part_only:
+            changed = self._weigh(live, record, grade) or changed
+        if changed or self._explanation_is_stale(live, record.moment):
+            if not changed:
+                live.since = record.moment
+            self._rejudge(live, changes)
+            self._touch_others(live, changes)
+
+    def _merge_details(self, live: LiveFault, record: Record, grade: Grade) -> bool:
+        """Let details that rules look at follow the newest line, keep the others; return whether a rule may care."""
+        changed = False
+        for name in self._tracked:
+            value = grade.details.get(name, record.details.get(name))
+            if value != live.details.get(name):
+                changed = True
+                if value is None:
+                    live.details.pop(name, None)
+                else:
+                    live.details[name] = value
+        if not record.details.keys() <= live.details.keys():
+            for name, value in record.details.items():
+                live.details.setdefault(name, value)
+        return changed
+
+    def _weigh(self, live: LiveFault, record: Record, grade: Grade) -> bool:
+        """Take the strongest grade of the fault's lines; a line that clears the fault sets its own."""
+        cleared_by = self._in_force.identity(live.code).cleared_by
+        clears = cleared_by is not None and fits_record(cleared_by, record)
+        if not clears and grade.level <= live.base.level:
+            return False
+        if live.base.kind != grade.kind:
+            self._index.drop(live)
+            live.base = grade
+            self._index.add(live)
+        live.base = grade
+        live.cleared = clears
+        live.details.update(record.details)
+        live.details.update(grade.details)
+        return True
+
+    def _explanation_is_stale(self, live: LiveFault, moment: Moment) -> bool:
+        return (
+            live.explainer_last is not None
+            and elapsed_seconds(live.explainer_last, moment, same_boot=True) > live.covers_seconds
+        )
+
+    # --- verdicts ---------------------------------------------------------------------------------------------------
+
+    def _rejudge(
+        self, live: LiveFault, changes: list[Change], *, kind: ChangeKind | None = None, ended: bool = False
+    ) -> None:
+        was = live.verdict
+        live.verdict = judge(
+            live, self._in_force.about(live.kind, live.code), self._index, now=None if ended else self._now
+        )
+        if live.verdict.waits and not was.waits:
+            self._waiting.append(live)
+        kind = kind or _kind_of_change(was, live.verdict)
+        if kind is not None:
+            changes.append(
+                Change(kind=kind, fault=self._snapshot(live), was=None if kind is ChangeKind.BEGAN else was.level)
+            )
+
+    def _touch_others(self, live: LiveFault, changes: list[Change]) -> None:
+        """Judge again the faults that wait for one like this, or that one like this may still change."""
+        for rule in self._in_force.touched_by(live.kind, live.code):
+            for other in list(self._index.near(rule.subject, rule, live)):
+                if other is not live and not other.retired and self._in_reach(rule, other, live):
+                    self._rejudge(other, changes)
+
+    def _in_reach(self, rule: Rule, other: LiveFault, live: LiveFault) -> bool:
+        return elapsed_seconds(other.since, live.first, same_boot=True) <= rule.after_seconds
+
+    def _wait_is_over(self, live: LiveFault) -> bool:
+        if not live.verdict.waits or live.retired:
+            return True
+        return self._passed_seconds(live.since, live) > self._in_force.wait_seconds(live.kind, live.code)
+
+    def _retire(self, live: LiveFault, changes: list[Change]) -> None:
+        if live.verdict.waits:
+            self._rejudge(live, changes, ended=True)
+        live.retired = True
+        self._going[live.linger_seconds].pop(live.id, None)
+        if self._open.get(live.key) is live:
+            del self._open[live.key]
+        changes.append(Change(kind=ChangeKind.CLOSED, fault=self._snapshot(live), was=live.verdict.level))
+        live.head.clear()
+        live.tail.clear()
+
+    def _snapshot(self, live: LiveFault) -> Fault:
+        uuid = None if live.pci is None else self._uuids.get((live.node, live.pci), self._uuids.get((None, live.pci)))
+        return live.snapshot(uuid)
+
+    # --- the same line again ---------------------------------------------------------------------------------------
+
+    def _replayed(self, record: Record) -> bool:
+        """Return whether this record was taken before: the same place of the same log, or a copy in another section.
+
+        A copy is known by its fraction of a second; stamps of whole seconds may well be alike.
+        """
+        here = (record.source, record.frame, record.boot)
+        moment = record.moment
+        place = (record.source, record.boot, record.cursor)
+        self._recent.append(place)
+        places = [hash(place)]
+        if moment.uptime is not None or (moment.wall is not None and moment.wall % 1):
+            text = record.details.get("message") or record.text
+            places.append(hash((record.code, record.pci, record.pid, record.part, text, moment.uptime or moment.wall)))
+        known = places[0] in self._seen or (len(places) > 1 and self._seen.get(places[1], here) != here)
+        for known_by in places:
+            self._seen.setdefault(known_by, here)
+        while len(self._seen) > REPLAYS_KEPT:
+            del self._seen[next(iter(self._seen))]
+        return known
+
+
+def _identity_key(record: Record, grade: Grade, *, user_record: bool) -> Key:
+    """Return what makes two lines the same fault while they are close in time (R-identity)."""
+    family = "xid" if grade.kind == "xid_unknown" else "sxid" if grade.kind.startswith("sxid") else grade.kind
+    minor = record.details.get("minor") if record.pci is None else None
+    return (record.boot, record.node, record.pci, minor, family, record.code, user_record)
+
+
+def _kind_of_change(was: Verdict, now: Verdict) -> ChangeKind | None:
+    if now.level > was.level:
+        return ChangeKind.WORSENED
+    if now.explained_by is not None and now.explained_by != was.explained_by:
+        return ChangeKind.EXPLAINED
+    same = (was.level, was.fault_class, was.action, was.waits) == (now.level, now.fault_class, now.action, now.waits)
+    return None if same else ChangeKind.CHANGED
+
+
+def _later(one: Moment, other: Moment) -> Moment:
+    return other if elapsed_seconds(one, other, same_boot=True) >= 0 else one
+
+
+def worst(faults: Iterable[Fault]) -> Level:
+    """Return the worst level among faults, IGNORE when there are none."""
+    return max((fault.verdict.level for fault in faults), default=Level.IGNORE)

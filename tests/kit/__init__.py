@@ -1,0 +1,1 @@
+"""What tests are built with: small builders and pretend parts. No test stands here."""
