@@ -84,6 +84,10 @@ class _Choice(NamedTuple):
             return self.level
         return LEVELS.get(words[self.profile], otherwise)
 
+    def leaves_open(self, words: Mapping[str, LevelWord]) -> bool:
+        """Return whether neither the settings nor the profile fix the level."""
+        return self.level is None and words[self.profile] not in LEVELS
+
     def says(self, subject: str, level: Level, reason: str) -> str:
         """Return the sentence why."""
         by = f"in profile {self.profile}" if self.level is None else "as set in the settings"
@@ -157,13 +161,14 @@ def _read_xid(book: Book, code: int, choice: _Choice, *, reading: Reading) -> Gr
 def _xid_grade(book: Book, code: int, choice: _Choice, *, reading: Reading) -> Grade:
     row, policy_row = book.xids[code], book.policies[code]
     level = choice.level_of(policy_row.levels, otherwise=reading.level)
+    deciding = reading.deciding if choice.leaves_open(policy_row.levels) else ""
     return Grade(
         kind="xid",
         level=level,
         fault_class=choice.fault_class or policy_row.fault_class,
         title=row.title,
         action=advise(reading.advice, level, Scope.GPU),
-        because=choice.says(f"Xid {code}", level, row.title + reading.because),
+        because=choice.says(f"Xid {code}", level, row.title + reading.because + deciding),
         scope=Scope.GPU.value,
         details=reading.details,
         rows=(f"xid:{code}", *reading.rows),

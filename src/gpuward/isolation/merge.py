@@ -55,14 +55,16 @@ class Merger:
 
     def step(self, record: Record) -> list[Change]:
         """Take one record; return what changed, in order."""
+        grade = self._terms.grade(record)
+        if grade is not None and self._replayed(record):
+            return []
         changes = self.advance(record.moment, boot=record.boot)
         if record.kind is RecordKind.GPU_UUID:
             uuid = record.details.get("uuid")
             if uuid and record.pci:
                 self.learn_uuid(record.pci, uuid, node=record.node)
             return changes
-        grade = self._terms.grade(record)
-        if grade is None or self._replayed(record):
+        if grade is None:
             return changes
         user_record = record.facility not in (None, "kern") and "accept_user_records" not in self._terms.options
         key = _identity_key(record, grade, user_record=user_record)
@@ -84,7 +86,8 @@ class Merger:
             live = self._waiting.popleft()
             if live.verdict.waits and not live.retired:
                 self._rejudge(live, changes)
-        for linger_seconds, going in self._going.items():
+        for linger_seconds in sorted(self._going):
+            going = self._going[linger_seconds]
             while going:
                 oldest = next(iter(going.values()))
                 if self._passed_seconds(oldest.last, oldest) <= linger_seconds:

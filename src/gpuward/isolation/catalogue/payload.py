@@ -15,13 +15,17 @@ from gpuward.model.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a line's own words say: a level for policies that leave it to them, and why, as a clause."""
+    """What a line's own words say: a level for policies that leave it to them, and why, as a clause.
+
+    `deciding` is said as well where this level is the one that counts.
+    """
 
     level: Level
     because: str
     advice: Advice
     details: Mapping[str, Any]
     rows: tuple[str, ...]
+    deciding: str = ""
 
 
 def read_payload(book: Book, record: Record) -> Reading | None:
@@ -83,15 +87,18 @@ def _of_match(book: Book, match: NvlinkMatch, *, words: tuple[int, ...]) -> Read
 def _said(reading: Reading, match: NvlinkMatch, *, printed_word: object, rivals: str | None) -> Reading:
     """Weigh the row against the word in the line, and say where the driver's layout was not known."""
     because = reading.because
-    level = reading.level
     if rivals is not None:
         because += f", {rivals} as the driver version is not known"
-    if printed_word == "Fatal" and match.severity is LinkSeverity.NON_FATAL:
-        level = Level.P0
-        because += ", but the line says Fatal where the row says Non-fatal, and the stronger counts"
-    elif printed_word == "Nonfatal" and match.severity in _FATAL:
-        because += f", and it counts though the line says Nonfatal, as the row says {match.severity}"
-    return replace(reading, level=level, because=because)
+    stronger = printed_word == "Fatal" and match.severity is LinkSeverity.NON_FATAL
+    weaker = printed_word == "Nonfatal" and match.severity in _FATAL
+    if not stronger and not weaker:
+        return replace(reading, because=because)
+    return replace(
+        reading,
+        level=Level.P0 if stronger else reading.level,
+        because=f"{because}, but the line says {printed_word} and the row {match.severity}",
+        deciding=", and the stronger of the two counts",
+    )
 
 
 def _level_of(book: Book, match: NvlinkMatch) -> Level:
