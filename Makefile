@@ -1,0 +1,64 @@
+# gpuward: every target sets up what it needs. Python 3.11 or later and make are all that must be there.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+PYTHONS := $(shell sh tools/pythons.sh)
+MAIN_PYTHON := $(firstword $(PYTHONS))
+BIN := .venv/bin
+STAMP := .venv/.installed
+# Workers of the test run; the real kernel log and big files are shared, so more is not faster.
+JOBS ?= 2
+
+.PHONY: help demo test test-main test-others check format docs docs-site bench real-parts lock clean
+
+help: ## show what can be made
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(STAMP) ## a pretend GPU server falls ill, and gpuward tells (less than a minute, touches nothing here)
+	@$(BIN)/python -m gpuward.sim.demo
+
+test: check test-main test-others ## every check and every test, on every Python found
+
+test-main: $(STAMP) real-parts ## all tests on the first Python found, with coverage
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup --cov --cov-report=term:skip-covered --cov-report=xml:.coverage.xml
+	$(BIN)/python tools/pure_coverage.py .coverage.xml
+
+test-others: ## all tests on the other Pythons found
+	@set -e; for python in $(wordlist 2,99,$(PYTHONS)); do \
+		venv=.venv-$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+		echo "== tests on $$($$python --version) =="; \
+		sh tools/install.sh $$python $$venv; \
+		$$venv/bin/pytest -q -n $(JOBS) --dist loadgroup; \
+	done
+
+check: $(STAMP) ## formatting, lint, types, the house, generated pages
+	$(BIN)/ruff format --check src tests tools bench
+	$(BIN)/ruff check src tests tools bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tools/pages.py --check
+
+format: $(STAMP) ## put the code in shape
+	$(BIN)/ruff format src tests tools bench
+	$(BIN)/ruff check --fix src tests tools bench
+
+docs: $(STAMP) ## write the pages that come from the rows and the commands
+	$(BIN)/python tools/pages.py
+
+docs-site: $(STAMP) ## build the documentation as a site, broken links are errors
+	@sh tools/install.sh $(MAIN_PYTHON) .venv-docs docs
+	.venv-docs/bin/mkdocs build --strict --quiet
+
+bench: $(STAMP) ## speed and memory, as ratios in one run
+	$(BIN)/python bench/bench.py
+
+real-parts: ## the real programs that tests use: installed where that is possible
+	@sh tools/real_parts.sh
+
+lock: $(STAMP) ## resolve the pinned versions again
+	sh tools/lock.sh
+
+clean: ## take away all that was made
+	rm -rf .venv .venv-* build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* .import_linter_cache
+
+$(STAMP): requirements.lock pyproject.toml tools/install.sh
+	@sh tools/install.sh $(MAIN_PYTHON) .venv

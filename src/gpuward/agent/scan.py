@@ -1,0 +1,122 @@
+"""One pass over finished logs: lines in, records or closed faults out, in bounded memory; the scan command's loop."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from gpuward.isolation.kernel.reader import KernelReader
+from gpuward.isolation.merge import Merger
+from gpuward.model.fault import Change, ChangeKind, Fault
+from gpuward.model.record import Record, RecordKind
+from gpuward.model.signal import Gap
+from gpuward.ports import EdgeError, LogFile
+
+CHATTER = frozenset({RecordKind.NVRM_OTHER, RecordKind.NVSWITCH_OTHER})
+"""The driver's other lines: read, and nothing to report."""
+BROKEN = frozenset({RecordKind.XID_MALFORMED, RecordKind.SXID_MALFORMED})
+_FUTURE_SECONDS = 300.0
+_HEAD_LINES = 200
+
+Open = Callable[[LogFile], KernelReader]
+
+
+@dataclass(slots=True)
+class Pass:
+    """What a pass over logs saw so far. `failures` are inputs that could not be read to their end."""
+
+    now: float
+    lines: int = 0
+    recognised: int = 0
+    unparsed: int = 0
+    notes: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+def records(seen: Pass, logs: Iterable[LogFile], reader_of: Open) -> Iterator[Record]:
+    """Yield every record of the logs, in order; trouble with one log is noted and the others are read."""
+    for log in logs:
+        yield from _of_log(seen, log, reader_of(log))
+
+
+def faults(seen: Pass, logs: Iterable[LogFile], reader_of: Open, *, merger: Merger) -> Iterator[Fault]:
+    """Yield every fault of the logs once nothing can change it any more; all are out when the logs have ended."""
+    step = merger.step
+    for record in records(seen, logs, reader_of):
+        changes = step(record)
+        if changes:
+            yield from _closed(changes)
+    yield from _closed(merger.finish())
+
+
+def in_time_order(logs: Sequence[LogFile], reader_of: Open) -> list[LogFile]:
+    """Return the logs oldest first by the first time each carries, as rotated logs come in any order.
+
+    Where one carries none, or cannot be read twice, the order given stands.
+    """
+    if len(logs) < 2:  # noqa: PLR2004  one log has one order
+        return list(logs)
+    starts = [_first_time(log, reader_of(log)) for log in logs]
+    times = [start for start in starts if start is not None]
+    if len(times) < len(logs):
+        return list(logs)
+    return [log for _, log in sorted(zip(times, logs, strict=True), key=lambda pair: pair[0])]
+
+
+def _first_time(log: LogFile, reader: KernelReader) -> float | None:
+    for signal in log.head(_HEAD_LINES):
+        reader.read(signal)
+        if reader.moment().wall is not None:
+            return reader.moment().wall
+    return None
+
+
+def _closed(changes: Iterable[Change]) -> Iterator[Fault]:
+    return (change.fault for change in changes if change.kind is ChangeKind.CLOSED)
+
+
+def _of_log(seen: Pass, log: LogFile, reader: KernelReader) -> Iterator[Record]:
+    before = (seen.lines, seen.unparsed)
+    future = _Future(seen.now + _FUTURE_SECONDS)
+    try:
+        for signal in log.signals():
+            if isinstance(signal, Gap):
+                seen.notes.append(f"{signal.source}: {signal.why}")
+                continue
+            record = reader.read(signal)
+            if record is None:
+                continue
+            kind = record.kind
+            if kind in BROKEN:
+                seen.unparsed += 1
+            elif kind not in CHATTER:
+                seen.recognised += 1
+            wall = record.moment.wall
+            if wall is not None and wall > future.limit:
+                future.note(wall)
+            yield record
+    except EdgeError as error:
+        seen.failures.append(str(error))
+    finally:
+        tally = log.tally()
+        seen.lines = before[0] + tally.lines
+        seen.unparsed += tally.skipped
+        if future.count:
+            seen.notes.append(
+                f"{log.name}: {future.count} lines lie in the future, by up to {future.by_seconds(seen.now)} s: "
+                "check the clock of that machine, --timezone and --boot-time"
+            )
+
+
+@dataclass(slots=True)
+class _Future:
+    """Lines dated later than now: a clock or a time zone is wrong."""
+
+    limit: float
+    count: int = 0
+    latest: float = 0.0
+
+    def note(self, wall: float) -> None:
+        self.count += 1
+        self.latest = max(self.latest, wall)
+
+    def by_seconds(self, now: float) -> int:
+        return round(self.latest - now)

@@ -1,0 +1,150 @@
+"""Every command and option with its help text: the parser, and what the reference page is made from."""
+
+import argparse
+
+from gpuward import __version__
+from gpuward.model.level import LEVELS
+
+PROFILES = ("default", "nvidia", "intent")
+
+_SCAN = """\
+Read kernel logs and tell, for every GPU, what happened, how bad it is, whose fault it was, why, and what to do.
+
+FILE is a kernel log in any shape: raw dmesg, dmesg -T or -x, /dev/kmsg records, pstore, syslog (RFC 3164 and 5424),
+journalctl short, short-iso, short-precise or json, Talos; plain, gzipped, or an nvidia-bug-report. `-` is standard
+input, and what is read when no FILE is given. Rotated logs may be named in any order."""
+_SCAN_END = """\
+exit code: 0 nothing at P0 or P1; 1 something at P0 or P1; 2 wrong usage or settings; 3 an input could not be read
+(it is named, the others are read; 3 wins over 1).
+
+examples:
+  gpuward scan /var/log/kern.log*
+  dmesg | gpuward scan --boot-time auto
+  journalctl -k -o json | gpuward scan --level P1 --json -"""
+_WATCH = """\
+Follow the kernel log of this machine and tell each fault the moment it begins, worsens, or is explained by another:
+which GPU, how bad, under which process and pod, whose fault, and what to do. It changes nothing on the machine."""
+_WATCH_END = """\
+With --state-dir a restart goes on where it stopped, and tells nothing twice. Ends on SIGINT or SIGTERM.
+
+exit code: 0 ended by a signal; 2 wrong usage or settings; 3 the log cannot be read.
+
+examples:
+  gpuward watch
+  gpuward watch --kernel-log journal --json
+  gpuward watch --kernel-log /var/log/kern.log --state-dir /var/lib/gpuward"""
+_EXPLAIN = """\
+Say what a code or a log line means, decoded to the bit, with the grade in a profile and the rules that could change it.
+
+WHAT is a code (79, xid:79, sxid:12028), a fault kind (rm_init_failed), or a log line in quotes, in any shape."""
+_EXPLAIN_END = """\
+exit code: 0 explained; 1 the code or line is not known; 2 wrong usage or settings.
+
+examples:
+  gpuward explain 79
+  gpuward explain sxid:12028 --json
+  gpuward explain 'NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.'
+  gpuward explain --list --profile nvidia"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="gpuward",
+        description="GPU faults in kernel logs: what happened, how bad, whose fault, what to do.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"gpuward {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _add_scan(commands)
+    _add_watch(commands)
+    _add_explain(commands)
+    return parser
+
+
+def _command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, **texts: str
+) -> argparse.ArgumentParser:
+    return commands.add_parser(
+        name,
+        help=texts["brief"],
+        description=texts["text"],
+        epilog=texts["end"],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _add_scan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    scan = _command(commands, "scan", brief="read kernel logs and judge every fault", text=_SCAN, end=_SCAN_END)
+    scan.add_argument("files", nargs="*", metavar="FILE", help="a log, or - for standard input (default: -)")
+    scan.add_argument("--json", action="store_true", help="one JSON object a fault (with --lines: a line)")
+    scan.add_argument("--lines", action="store_true", help="every recognised line, before they are merged into faults")
+    scan.add_argument("--all", action="store_true", help="also what is graded ignore (with --lines: driver chatter)")
+    scan.add_argument(
+        "--level",
+        choices=list(reversed(LEVELS)),
+        metavar="LEVEL",
+        help="only faults of this level or worse: P0, P1, P2, ignore",
+    )
+    scan.add_argument(
+        "--since", metavar="TIME", help="only what went on after TIME: 2026-11-30, '2026-11-30 03:12', 2h"
+    )
+    scan.add_argument("--until", metavar="TIME", help="only what began before TIME")
+    scan.add_argument("--node", metavar="NAME", help="the machine's name, for lines that carry none")
+    _add_clock(scan)
+    scan.add_argument(
+        "--boot-time",
+        metavar="TIME",
+        help="when the machine started, for lines with an uptime only; auto: this machine's",
+    )
+    _add_judgement(scan)
+
+
+def _add_watch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    watch = _command(commands, "watch", brief="follow this machine's kernel log", text=_WATCH, end=_WATCH_END)
+    watch.add_argument(
+        "--kernel-log",
+        metavar="LOG",
+        help="/dev/kmsg, journal, or a FILE that is written to (default: /dev/kmsg where readable, else journal)",
+    )
+    watch.add_argument("--state-dir", metavar="DIR", help="where the place in the log and open faults are kept")
+    watch.add_argument(
+        "--accept-user-records",
+        action="store_true",
+        help="let records that the kernel did not write act too; for tests and drills only",
+    )
+    watch.add_argument("--json", action="store_true", help="one JSON object a change")
+    watch.add_argument("--node", metavar="NAME", help="the name of this machine (default: its host name)")
+    watch.add_argument("--proc-root", metavar="DIR", default="/proc", help="where /proc is mounted (default: /proc)")
+    _add_clock(watch)
+    _add_judgement(watch)
+
+
+def _add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    explain = _command(commands, "explain", brief="say what a code or line means", text=_EXPLAIN, end=_EXPLAIN_END)
+    explain.add_argument("what", nargs="?", metavar="WHAT", help="a code, a fault kind, or a log line in quotes")
+    explain.add_argument("--list", action="store_true", help="list every code, fault kind and rule with its grade")
+    explain.add_argument("--json", action="store_true", help="the same as JSON")
+    _add_judgement(explain)
+
+
+def _add_clock(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--timezone",
+        metavar="ZONE",
+        help="zone of stamps without one and of times shown: Europe/Berlin, UTC, +08:00 (default: this machine's)",
+    )
+
+
+def _add_judgement(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--profile",
+        choices=PROFILES,
+        help="whose grades: default (the mission's), nvidia (the catalogue's), intent (default: from the settings)",
+    )
+    command.add_argument(
+        "--config",
+        metavar="FILE",
+        help="settings: levels, classes, windows (default: /etc/gpuward/gpuward.toml where it exists)",
+    )

@@ -1,0 +1,103 @@
+"""`gpuward explain`: what a code, a fault kind or a line means, from the rows. Nothing is known but what they say."""
+
+import argparse
+import re
+import sys
+from typing import Any
+
+from gpuward.cli import wiring
+from gpuward.cli.meaning import Meaning, meaning_of_code, meaning_of_kind, meaning_of_line
+from gpuward.cli.objects import dumps
+from gpuward.isolation.catalogue.book import Book
+from gpuward.isolation.catalogue.load import load
+from gpuward.isolation.kernel.reader import Context, KernelReader
+from gpuward.model.signal import Signal
+from gpuward.settings import Settings
+
+_CODE = re.compile(r"(?:(?P<family>s?xid)[:\s]\s*)?(?P<code>\d{1,5})", re.IGNORECASE | re.ASCII)
+_FIRST_SXID = 10_000
+"""Xids have up to three digits, SXids five (NVIDIA open driver 595.45.04)."""
+EXIT_UNKNOWN = 1
+
+
+def explain(asked: argparse.Namespace) -> int:
+    """Run the command; return its exit code."""
+    settings, terms = wiring.judgement(asked.config, asked.profile)
+    if asked.list:
+        return _list(load(), settings, rules=[rule.id for rule in terms.rules.rules], as_json=asked.json)
+    if asked.what is None:
+        raise wiring.UsageError("say what: a code, a fault kind, a log line in quotes, or --list")
+    meanings = _meanings(asked.what, settings)
+    known = bool(meanings) and all(meaning.known for meaning in meanings)
+    if asked.json:
+        sys.stdout.writelines(dumps(meaning.as_object()) + "\n" for meaning in meanings)
+    else:
+        sys.stdout.write("\n".join("\n".join(meaning.as_text()) for meaning in meanings))
+        sys.stdout.write("\n" if meanings else "")
+    if not meanings:
+        sys.stderr.write(
+            f"gpuward explain: {_short(asked.what)} is no code, fault kind or NVIDIA kernel line; "
+            "`gpuward explain --list` shows what is known\n"
+        )
+    return 0 if known else EXIT_UNKNOWN
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 120 else f"{text[:117]}...")  # noqa: PLR2004  a screen line
+
+
+def _meanings(what: str, settings: Settings) -> list[Meaning]:
+    """Return what was asked about: a code, a kind, or each line that was pasted."""
+    book = load()
+    match = _CODE.fullmatch(what.strip())
+    if match is not None:
+        code = int(match["code"])
+        family = (match["family"] or ("sxid" if code >= _FIRST_SXID else "xid")).lower()
+        return [meaning_of_code(family, code, settings)]
+    if what.strip() in book.others:
+        return [meaning_of_kind(what.strip(), settings)]
+    return _of_lines(what, settings)
+
+
+def _of_lines(text: str, settings: Settings) -> list[Meaning]:
+    clock = wiring.clock()
+    reader = KernelReader(Context(source="line", timezone=wiring.zone(None), now=clock.now()))
+    meanings = []
+    for number, line in enumerate(text.splitlines(), 1):
+        record = reader.read(Signal(source="line", line=number, cursor=f"f{number}", text=_unquoted(line)))
+        if record is not None:
+            meanings.append(meaning_of_line(record, settings))
+    return meanings
+
+
+def _unquoted(line: str) -> str:
+    """Return a pasted line without the quotes, list marks and code fences that mails and tickets put around it."""
+    bare = line.strip().lstrip("> ").strip("`").strip()
+    for mark in "\"'":
+        if len(bare) > 1 and bare[0] == bare[-1] == mark:
+            bare = bare[1:-1]
+    return bare.replace('\\"', '"')
+
+
+def _list(book: Book, settings: Settings, *, rules: list[str], as_json: bool) -> int:
+    """List every code and kind with its grade, then the rules."""
+    rows = [_row(meaning_of_code("xid", code, settings)) for code in book.codes()]
+    rows += [_row(meaning_of_kind(kind, settings)) for kind in sorted(book.others)]
+    rows += [_row(meaning_of_code("sxid", code, settings)) for code in book.sxid_codes()]
+    if as_json:
+        sys.stdout.writelines(dumps(row) + "\n" for row in rows)
+        sys.stdout.writelines(dumps({"rule": rule}) + "\n" for rule in rules)
+        return 0
+    for row in rows:
+        sys.stdout.write(f"{row['fault']:<20} {row['level']:<10} {row['class']:<12} {row['title']}\n")
+    sys.stdout.write(f"\nrules: {', '.join(rules)}\n")
+    return 0
+
+
+def _row(meaning: Meaning) -> dict[str, Any]:
+    return {
+        "fault": meaning.fault,
+        "level": meaning.level,
+        "class": meaning.fault_class,
+        "title": meaning.title,
+    }

@@ -1,0 +1,179 @@
+"""`gpuward scan`: finished logs in, a table or JSON out. Reading and judging are in agent.scan."""
+
+import argparse
+import sys
+import tempfile
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import tzinfo
+
+from gpuward.agent.scan import CHATTER, Pass, faults, in_time_order, records
+from gpuward.cli import wiring
+from gpuward.cli.objects import dumps, fault_object, line_object
+from gpuward.isolation.kernel.reader import Context, KernelReader
+from gpuward.isolation.merge import Merger
+from gpuward.model.fault import Fault
+from gpuward.model.level import LEVELS, Level
+from gpuward.model.record import Record
+from gpuward.model.signal import Moment
+from gpuward.ports import LogFile
+
+EXIT_QUIET = 0
+EXIT_FOUND = 1
+EXIT_UNREAD = 3
+LISTED_MOST = 200_000
+"""Faults listed; a log with more is a flood, and what it costs to sort them is bounded here."""
+_SPOOLED_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a person asked to see."""
+
+    since: float | None
+    until: float | None
+    level: Level
+    every: bool
+
+    def spans(self, first: Moment, last: Moment) -> bool:
+        """Return whether something that went on from first to last is in the time asked for; what has no time is."""
+        ended_before = self.since is not None and last.wall is not None and last.wall < self.since
+        began_after = self.until is not None and first.wall is not None and first.wall > self.until
+        return not ended_before and not began_after
+
+
+def scan(asked: argparse.Namespace) -> int:
+    """Run the command; return its exit code."""
+    now = wiring.clock().now()
+    zone = wiring.zone(asked.timezone)
+    wanted = Wanted(
+        since=wiring.moment("--since", asked.since, timezone=zone, now=now),
+        until=wiring.moment("--until", asked.until, timezone=zone, now=now),
+        level=LEVELS[asked.level] if asked.level else Level.P2,
+        every=asked.all,
+    )
+    boot_time = wiring.boot_time(asked.boot_time, timezone=zone, now=now)
+    seen = Pass(now=now)
+    logs = wiring.finished_logs(asked.files, _progress() if sys.stderr.isatty() else None)
+
+    def reader_of(log: LogFile) -> KernelReader:
+        return KernelReader(Context(source=log.name, timezone=zone, now=now, boot_time=boot_time, node=asked.node))
+
+    logs = in_time_order(logs, reader_of)
+    if asked.lines:
+        _lines(records(seen, logs, reader_of), wanted, asked.json, zone)
+        return _end(seen, worst=Level.IGNORE, hidden=0)
+    _, terms = wiring.judgement(asked.config, asked.profile)
+    found = faults(seen, logs, reader_of, merger=Merger(terms))
+    listing = _Listing(wanted, explicit_level=asked.level is not None)
+    listing.take(found)
+    if asked.json:
+        for line in listing.by_time():
+            sys.stdout.write(line)
+    elif listing.count:
+        from gpuward.cli.table import print_faults  # noqa: PLC0415  drawn last, so that a big log does not pay for it
+
+        print_faults(listing.by_gpu(), zone)
+    else:
+        sys.stdout.write("No fault to show.\n")
+    return _end(seen, worst=listing.worst, hidden=listing.hidden)
+
+
+def _lines(found: Iterable[Record], wanted: Wanted, as_json: bool, zone: tzinfo) -> None:  # noqa: FBT001  from --json
+    from gpuward.cli.table import line_text  # noqa: PLC0415  as for the table of faults
+
+    for record in found:
+        if (record.kind in CHATTER and not wanted.every) or not wanted.spans(record.moment, record.moment):
+            continue
+        sys.stdout.write((dumps(line_object(record)) if as_json else line_text(record, zone)) + "\n")
+
+
+def _end(seen: Pass, *, worst: Level, hidden: int) -> int:
+    """Tell on standard error what was read, and return the exit code."""
+    _clear_progress()
+    sys.stdout.flush()
+    for note in seen.notes:
+        sys.stderr.write(f"gpuward: note: {note}\n")
+    for failure in seen.failures:
+        sys.stderr.write(f"gpuward: {failure}\n")
+    if hidden:
+        sys.stderr.write(f"gpuward: {hidden} faults graded ignore are not shown; --all shows them\n")
+    sys.stderr.write(f"gpuward: {seen.lines} lines read, {seen.recognised} recognised, {seen.unparsed} unparsed\n")
+    if seen.failures:
+        return EXIT_UNREAD
+    return EXIT_FOUND if worst >= Level.P1 else EXIT_QUIET
+
+
+@dataclass(slots=True)
+class _Listing:
+    """The faults to show, kept as JSON lines in a file once they are many, so that memory stays bounded."""
+
+    wanted: Wanted
+    explicit_level: bool
+    count: int = 0
+    hidden: int = 0
+    worst: Level = Level.IGNORE
+    _spool: "tempfile.SpooledTemporaryFile[bytes]" = field(
+        default_factory=lambda: tempfile.SpooledTemporaryFile(max_size=_SPOOLED_BYTES)  # noqa: SIM115  lives as long as the listing
+    )
+    _times: "array[float]" = field(default_factory=lambda: array("d"))
+    _offsets: "array[int]" = field(default_factory=lambda: array("Q"))
+    _groups: dict[tuple[str, str], "array[int]"] = field(default_factory=dict)
+
+    def take(self, found: Iterable[Fault]) -> None:
+        """Keep the faults that were asked for."""
+        offset = 0
+        for fault in found:
+            if not self._shows(fault):
+                continue
+            self.worst = max(self.worst, fault.verdict.level)
+            if self.count >= LISTED_MOST:
+                self.count += 1
+                continue
+            line = dumps(fault_object(fault)).encode("utf-8", "backslashreplace") + b"\n"
+            self._spool.write(line)
+            self._times.append(float("-inf") if fault.first.wall is None else fault.first.wall)
+            self._offsets.append(offset)
+            offset += len(line)
+            self._groups.setdefault((fault.node or "", fault.pci or ""), array("Q")).append(self.count)
+            self.count += 1
+
+    def _shows(self, fault: Fault) -> bool:
+        if not self.wanted.spans(fault.first, fault.last):
+            return False
+        level = fault.verdict.level
+        if self.wanted.every and not self.explicit_level:
+            return True
+        if level is Level.IGNORE and self.wanted.level > Level.IGNORE:
+            self.hidden += not self.explicit_level
+            return False
+        return level >= self.wanted.level
+
+    def by_time(self) -> Iterator[str]:
+        """Yield the JSON lines, oldest first."""
+        return (self._line(number) for number in sorted(range(len(self._offsets)), key=self._times.__getitem__))
+
+    def by_gpu(self) -> Iterator[Iterator[str]]:
+        """Yield for every GPU (or node) its JSON lines, oldest first."""
+        for place in sorted(self._groups):
+            numbers = sorted(self._groups[place], key=self._times.__getitem__)
+            yield (self._line(number) for number in numbers)
+
+    def _line(self, number: int) -> str:
+        self._spool.seek(self._offsets[number])
+        return self._spool.readline().decode("utf-8")
+
+
+def _progress() -> Callable[[str, int, int | None], None]:
+    def draw(name: str, done: int, size: int | None) -> None:
+        share = f"{100 * done // size} %" if size else f"{done >> 20} MiB"
+        sys.stderr.write(f"\r\x1b[Kgpuward: {name}: {share}")
+        sys.stderr.flush()
+
+    return draw
+
+
+def _clear_progress() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")

@@ -1,0 +1,67 @@
+"""Times that people type and read: points in time, spans, zones. The clock is an argument."""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)(?:\s+ago)?", re.ASCII)
+_UNIT_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+_OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})", re.ASCII)
+_EPOCH = re.compile(r"\d{9,11}(?:\.\d+)?", re.ASCII)
+
+
+class TimeError(ValueError):
+    """What was typed is not a time; the text says what is."""
+
+
+def read_time(text: str, *, zone: tzinfo, now: float) -> float:
+    """Return seconds since 1970 UTC for what a person typed.
+
+    Allowed: an ISO date or date and time (in `zone` where it carries none), seconds since 1970, `now`, or a span before
+    now such as 90s, 15min, 2h, 7d. Raises TimeError.
+    """
+    typed = text.strip()
+    span = _SPAN.fullmatch(typed)
+    if span is not None:
+        return now - float(span[1]) * _UNIT_SECONDS[span[2]]
+    if typed == "now":
+        return now
+    if _EPOCH.fullmatch(typed):
+        return float(typed)
+    try:
+        moment = datetime.fromisoformat(typed)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise TimeError(
+            f"{text!r} is not a time; give 2026-11-30, '2026-11-30 03:12:07', 2026-11-30T03:12:07Z, or 2h"
+        ) from error
+
+
+def read_offset(text: str) -> tzinfo | None:
+    """Return the zone of a plain offset such as +08:00, None when it is not one."""
+    match = _OFFSET.fullmatch(text)
+    if match is None:
+        return None
+    minutes = int(match[2]) * 60 + int(match[3])
+    if minutes >= 24 * 60:
+        return None
+    return timezone(timedelta(minutes=-minutes if match[1] == "-" else minutes))
+
+
+def as_json(wall: float | None) -> str | None:
+    """Return the time in UTC as JSON output carries it, to the microsecond; None stays None."""
+    if wall is None:
+        return None
+    try:
+        return datetime.fromtimestamp(wall, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def as_shown(wall: float | None, zone: tzinfo) -> str:
+    """Return the time as a person reads it, in `zone`; `no time` where there is none."""
+    if wall is None:
+        return "no time"
+    try:
+        return datetime.fromtimestamp(wall, zone).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return "no time"

@@ -1,0 +1,160 @@
+"""The one place that picks adapters: from words on the command line to ports. What is done with them is not here."""
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from pathlib import Path
+from typing import TextIO
+
+from gpuward.adapters.clock import SystemClock
+from gpuward.adapters.logfile import FinishedLog
+from gpuward.adapters.zone import local_zone, zone_named
+from gpuward.cli.times import TimeError, read_offset, read_time
+from gpuward.isolation.catalogue.load import load, load_rules
+from gpuward.isolation.kernel.reader import NEEDLES
+from gpuward.isolation.terms import Terms
+from gpuward.ports import Clock, Inventory, KernelLog, LogFile, Processes, Refused, Store
+from gpuward.settings import Settings, SettingsError, read_settings, terms_of
+
+DEFAULT_CONFIG = "/etc/gpuward/gpuward.toml"
+KMSG = "/dev/kmsg"
+
+Progress = Callable[[str, int, int | None], None]
+
+
+class UsageError(Exception):
+    """The command line or the settings cannot be used; the text is for the person who typed them."""
+
+
+def clock() -> Clock:
+    """Return the machine's clock."""
+    return SystemClock()
+
+
+def zone(name: str | None) -> tzinfo:
+    """Return the zone that a person named, this machine's when none was. Raises UsageError."""
+    if name is None or name == "local":
+        return local_zone()
+    offset = read_offset(name)
+    if offset is not None:
+        return offset
+    try:
+        return zone_named(name)
+    except Refused as error:
+        raise UsageError(f"--timezone: {error}") from error
+
+
+def moment(option: str, text: str | None, *, timezone: tzinfo, now: float) -> float | None:
+    """Return the time that a person gave for an option, None when none was given. Raises UsageError."""
+    if text is None:
+        return None
+    try:
+        return read_time(text, zone=timezone, now=now)
+    except TimeError as error:
+        raise UsageError(f"{option}: {error}") from error
+
+
+def boot_time(text: str | None, *, timezone: tzinfo, now: float) -> float | None:
+    """Return when the machine of the log started, by option --boot-time; `auto` is this machine."""
+    if text == "auto":
+        return this_boot()
+    return moment("--boot-time", text, timezone=timezone, now=now)
+
+
+def this_boot() -> float | None:
+    """Return when this machine started, in seconds since 1970 UTC."""
+    from gpuward.adapters.kmsg import Kmsg  # noqa: PLC0415  a scan of files needs no live log
+
+    return Kmsg().origin().boot_time
+
+
+def host_name() -> str:
+    """Return this machine's short name."""
+    return socket.gethostname().split(".", 1)[0]
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Return whether colours help: on a terminal that is not dumb, unless NO_COLOR is set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def judgement(config: str | None, profile: str | None, *, options: Sequence[str] = ()) -> tuple[Settings, Terms]:
+    """Return the settings, the command line's profile in front, and the terms they make. Raises UsageError."""
+    settings = _settings(config)
+    if profile is not None:
+        settings = Settings(
+            profile=profile,
+            options=settings.options,
+            levels=settings.levels,
+            classes=settings.classes,
+            rules=settings.rules,
+        )
+    return settings, terms_of(settings, load(), load_rules(), options=options)
+
+
+def _settings(config: str | None) -> Settings:
+    path = Path(config or DEFAULT_CONFIG)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        if config is None:
+            return Settings()
+        raise UsageError(f"--config: there is no file {config}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--config: {path} cannot be read: {error}") from error
+    try:
+        return read_settings(text, name=str(path), book=load(), rules=load_rules())
+    except SettingsError as error:
+        raise UsageError(str(error)) from error
+
+
+def finished_logs(files: Sequence[str], progress: Progress | None) -> list[LogFile]:
+    """Return the logs that are named, standard input for `-` or when none is."""
+    return [_finished_log(name, progress) for name in files or ["-"]]
+
+
+def _finished_log(name: str, progress: Progress | None) -> LogFile:
+    told = None if progress is None else (lambda done, size: progress(name, done, size))
+    if name == "-":
+        return FinishedLog("standard input", sys.stdin.buffer, needles=NEEDLES, progress=told)
+    return FinishedLog(name, name, needles=NEEDLES, progress=told)
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What a watch reaches the machine through."""
+
+    log: KernelLog
+    processes: Processes
+    inventory: Inventory
+    store: Store | None
+    clock: Clock
+
+
+def live(kernel_log: str | None, *, state_dir: str | None, proc_root: str) -> Live:
+    """Return the ports of a watch on this machine."""
+    from gpuward.adapters.procfs import ProcFs  # noqa: PLC0415  only a watch looks at processes
+    from gpuward.adapters.store import JsonFile  # noqa: PLC0415  as above
+
+    proc = ProcFs(proc_root)
+    store = None if state_dir is None else JsonFile(str(Path(state_dir) / "watch.json"))
+    return Live(log=_kernel_log(kernel_log), processes=proc, inventory=proc, store=store, clock=SystemClock())
+
+
+def _kernel_log(name: str | None) -> KernelLog:
+    if name is None:
+        name = KMSG if os.access(KMSG, os.R_OK) else "journal"
+    if name == "journal":
+        from gpuward.adapters.journal import Journal  # noqa: PLC0415  one of three, picked here
+
+        return Journal()
+    if Path(name).is_char_device():
+        from gpuward.adapters.kmsg import Kmsg  # noqa: PLC0415  as above
+
+        return Kmsg(name)
+    from gpuward.adapters.follow import FollowedFile  # noqa: PLC0415  as above
+
+    return FollowedFile(name)

@@ -1,0 +1,80 @@
+"""`make demo`: a pretend server falls ill while the real commands read its log. This machine is not touched."""
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from gpuward.sim.server import Line, build_proc, write_log
+
+SPEED = 10.0
+"""Record seconds a second: a wait of a minute is seen in six seconds."""
+_SETTLE_SECONDS = 1.5
+
+
+def run() -> int:
+    """Run the demonstration; return 0 when every part of it ended as it should."""
+    with tempfile.TemporaryDirectory(prefix="gpuward-demo-") as folder:
+        return _run(Path(folder))
+
+
+def _run(folder: Path) -> int:
+    log = folder / "kern.log"
+    log.touch()
+    build_proc(folder / "proc")
+    _say("A pretend server with eight GPUs writes its kernel log, ten times as fast as life; gpuward watches it.")
+    _say("What you see below is said the moment the line is written.\n")
+    watch = subprocess.Popen(  # noqa: S603  our own command
+        [
+            *_gpuward("watch"),
+            "--kernel-log",
+            str(log),
+            "--proc-root",
+            str(folder / "proc"),
+            "--state-dir",
+            str(folder / "state"),
+            "--timezone",
+            "UTC",
+        ]
+    )
+    time.sleep(1.0)
+    write_log(log, speed=SPEED, tell=_tell)
+    time.sleep(_SETTLE_SECONDS)
+    watch.send_signal(signal.SIGINT)
+    ended = watch.wait(timeout=10)
+    _say("\nThe same log read as a file, one table a GPU:  gpuward scan kern.log\n")
+    scan = _command("scan", str(log), "--timezone", "UTC")
+    _say("\nWhat a code means:  gpuward explain 45\n")
+    explain = _command("explain", "45")
+    _say(
+        "\nOn a real server:   gpuward watch                    (as root, or in the group that may read /dev/kmsg)\n"
+        "On a log of one:    gpuward scan /var/log/kern.log*  or  journalctl -k -o json | gpuward scan -\n"
+    )
+    as_expected = ended == 0 and scan == 1 and explain == 0
+    if not as_expected:
+        _say(f"The demonstration did not end as it should: watch {ended}, scan {scan}, explain {explain}.")
+    return 0 if as_expected else 1
+
+
+def _tell(line: Line) -> None:
+    if line.says:
+        _say(f"\n--- {line.says}")
+
+
+def _command(*words: str) -> int:
+    return subprocess.run(_gpuward(*words), check=False).returncode  # noqa: S603  our own command
+
+
+def _gpuward(*words: str) -> list[str]:
+    return [sys.executable, "-m", "gpuward", *words]
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,207 @@
+"""Write the pages that come from the rows and the commands; with --check, say which of them are out of date."""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from gpuward.cli.args import build_parser
+from gpuward.cli.meaning import effect, sentence_of
+from gpuward.isolation.catalogue.load import load, load_rules
+from gpuward.isolation.catalogue.rules import Selector
+
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "reference"
+MADE = "<!-- made by `make docs` from the rows; edit those -->"
+
+
+def main() -> int:
+    """Write or check the pages; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing, fail when a page is out of date")
+    check = parser.parse_args().check
+    stale = []
+    for name, lines in pages().items():
+        text = "\n".join(lines) + "\n"
+        path = DOCS / name
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    if stale and check:
+        sys.stderr.write(f"out of date, run `make docs`: {', '.join(stale)}\n")
+        return 1
+    return 0
+
+
+def pages() -> dict[str, list[str]]:
+    """Return every made page by its file name."""
+    return {
+        "commands.md": _commands(),
+        "xids.md": _xids(),
+        "sxids.md": _sxids(),
+        "nvlink.md": _nvlinks(),
+        "faults.md": _faults(),
+        "rules.md": _rules(),
+    }
+
+
+def _commands() -> list[str]:
+    lines = ["# Commands", "", MADE, ""]
+    for name, command in subcommands(build_parser()).items():
+        lines += [f"## gpuward {name}", "", "```text", *(command.description or "").splitlines(), "```", ""]
+        lines += _table(["Option", "Meaning"], [[_option(action), action.help] for action in _shown(command)])
+        lines += ["", "```text", *(command.epilog or "").splitlines(), "```", ""]
+    return lines[:-1]
+
+
+def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return every subcommand's parser by its name."""
+    return {
+        name: command
+        for action in parser._actions  # noqa: SLF001  argparse offers no other way
+        if isinstance(action.choices, dict)
+        for name, command in action.choices.items()
+    }
+
+
+def _shown(command: argparse.ArgumentParser) -> list[argparse.Action]:
+    return [action for action in command._actions if action.dest != "help"]  # noqa: SLF001  as above
+
+
+def _option(action: argparse.Action) -> str:
+    name = ", ".join(action.option_strings) or str(action.metavar)
+    takes = action.metavar if isinstance(action.metavar, str) else " or ".join(map(str, action.choices or ()))
+    return f"`{name} {takes}`" if action.option_strings and action.nargs != 0 else f"`{name}`"
+
+
+def _xids() -> list[str]:
+    book = load()
+    rows = []
+    for code in book.codes():
+        xid, policy = book.xid(code), book.policy(code)
+        if xid is None or policy is None:
+            continue
+        levels = [policy.levels[name] for name in ("default", "nvidia", "intent")]
+        asked = [xid.immediate_action, xid.investigatory_action]
+        rows.append([code, xid.title, *levels, policy.fault_class, *asked, policy.reason])
+    heads = ["Xid", "Title", "default", "nvidia", "intent", "Class", "NVIDIA's action", "Investigation", "Why"]
+    source = "Sources stand in each row of `xid.csv` and `policy.csv`; `gpuward explain CODE` prints them."
+    return ["# Xids", "", MADE, "", source, "", *_table(heads, rows)]
+
+
+def _sxids() -> list[str]:
+    book = load()
+    rows = []
+    for code in book.sxid_codes():
+        row = book.sxid(code)
+        if row is not None:
+            rows.append([code, row.title, "yes" if row.fatal else "no", row.scope, row.action])
+    heads = ["SXid", "Title", "Fatal where the line says nothing", "Scope", "Action"]
+    return ["# SXids", "", MADE, "", *_table(heads, rows)]
+
+
+def _nvlinks() -> list[str]:
+    book = load()
+    rows = [
+        [code, row.unit_v1, row.unit_v2, row.severity, row.recovery, row.investigate, row.origin, row.local_effect]
+        for code in book.codes()
+        for row in book.nvlink(code)
+    ]
+    units = ["Unit before R575", "Unit from R575"]
+    heads = ["Xid", *units, "Severity", "Recovery", "Investigate", "Origin", "Local effect"]
+    bits = [
+        [f"{int(row.register)}", row.bit, row.meaning, "yes" if row.benign else "no", row.sentence]
+        for row in book.registers.values()
+    ]
+    return [
+        "# NVLink errors",
+        "",
+        MADE,
+        "",
+        "## Xid 144 to 150",
+        "",
+        *_table(heads, rows),
+        "",
+        "## Registers of Xid 74",
+        "",
+        *_table(["Register", "Bit", "Meaning", "Benign", "What it says"], bits),
+        "",
+        "## Recovery actions of Xid 154",
+        "",
+        *_table(
+            ["Value", "Labels", "Level", "What it asks for"],
+            [[row.value, ", ".join(row.labels), row.level, row.sentence] for row in book.recoveries],
+        ),
+    ]
+
+
+def _faults() -> list[str]:
+    profiles = ("default", "nvidia", "intent")
+    rows = [
+        [row.kind, row.scope, *(row.levels[name] for name in profiles), row.fault_class, row.reason]
+        for row in load().others.values()
+    ]
+    heads = ["Kind", "Scope", "default", "nvidia", "intent", "Class", "Why"]
+    return ["# Fault kinds that are no single Xid", "", MADE, "", *_table(heads, rows)]
+
+
+def _rules() -> list[str]:
+    book = load_rules()
+    lines = ["# Rules", "", MADE, "", "Rules speak in this order; a later one sees what the earlier ones decided.", ""]
+    rows = [
+        [
+            rule.id,
+            _who(rule.subject),
+            "" if rule.companion is None else f"{_who(rule.companion)}, same {' and '.join(rule.key)}",
+            _window(rule.before_seconds, rule.after_seconds),
+            rule.count if rule.companion is not None else "",
+            effect(rule),
+            sentence_of(rule),
+            rule.source,
+        ]
+        for rule in book.rules
+    ]
+    heads = ["Rule", "About", "Needs", "Window", "Count", "Does", "Says", "Source"]
+    gaps = [[row.id, _codes(row.codes) or "all", f"{row.gap_seconds:g} s", row.source] for row in book.identities]
+    lines += _table(heads, rows)
+    lines += ["", "## One fault", "", "Lines of one boot, GPU and code are one fault while no further apart than:", ""]
+    return lines + _table(["Row", "Codes", "Gap", "Source"], gaps)
+
+
+def _who(selector: Selector) -> str:
+    parts = [_codes(selector.codes), ", ".join(sorted(selector.kinds))]
+    if selector.not_codes:
+        parts.append(f"not {_codes(selector.not_codes)}")
+    parts += [f"{path} is {' or '.join(map(str, values))}" for path, values in selector.details.items()]
+    parts += [f"no {name}" for name in sorted(selector.lacks)]
+    if selector.solo:
+        parts.append("with no known cause")
+    if selector.user_record:
+        parts.append("not written by the kernel")
+    if selector.certain is False:
+        parts.append("address without domain")
+    return "; ".join(part for part in parts if part) or "every fault"
+
+
+def _codes(codes: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(codes)))
+
+
+def _window(before: float, after: float) -> str:
+    parts = [f"{before:g} s before" if before else "", f"{after:g} s after" if after else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def _table(heads: list[str], rows: Iterable[list[object]]) -> list[str]:
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    return lines + [f"| {' | '.join(_cell(cell) for cell in row)} |" for row in rows]
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else str(value).replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
