@@ -82,6 +82,9 @@ class LogFile(Protocol):
 
     name: str
 
+    def head(self, lines: int) -> Sequence[Signal]:
+        """Return up to `lines` first lines, whatever they are; empty when they cannot be read twice or not at all."""
+
     def signals(self) -> Iterator[Signal | Gap]:
         """Yield the lines that may matter to us, in order, and Gaps for what was skipped.
 

@@ -1,6 +1,7 @@
 """The real /dev/kmsg, made writable for a test and put back. Only harmless lines are written by it."""
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,11 +24,10 @@ def need_kmsg() -> None:
 def kmsg_writer() -> Iterator[Callable[[bytes], None]]:
     """Give a function that writes one record to the kernel log; the limit on writers is lifted meanwhile."""
     need_kmsg()
-    before = _SWITCH.read_text("ascii")
-    # The kernel refuses to have the word `off` or `on` changed when it came from the command line.
-    with contextlib.suppress(OSError):
-        _SWITCH.write_text("on", "ascii")
     handle = os.open(_DEVICE, os.O_WRONLY | os.O_CLOEXEC)
+    fcntl.flock(handle, fcntl.LOCK_EX)  # tests side by side would put back each other's switch
+    before = _SWITCH.read_text("ascii")
+    _SWITCH.write_text("on\n", "ascii")  # the kernel wants the newline
 
     def write(message: bytes) -> None:
         os.write(handle, message + b"\n")
@@ -35,6 +35,5 @@ def kmsg_writer() -> Iterator[Callable[[bytes], None]]:
     try:
         yield write
     finally:
+        _SWITCH.write_text(before, "ascii")
         os.close(handle)
-        with contextlib.suppress(OSError):
-            _SWITCH.write_text(before, "ascii")

@@ -7,11 +7,11 @@ from typing import Any
 
 from gpuward.isolation.catalogue.load import load, load_rules
 from gpuward.isolation.catalogue.rules import RuleBook
-from gpuward.isolation.grade import Grade, Policy, grade, grade_part
 from gpuward.isolation.merge import Merger
 from gpuward.isolation.terms import Terms
 from gpuward.model.fault import Change, ChangeKind, Fault
 from gpuward.model.record import Record, RecordKind
+from gpuward.settings import Settings, terms_of
 from tests.kit.records import a_record, at
 
 GPU_A = "0000:3b:00"
@@ -22,14 +22,7 @@ HOUR = 3600.0
 
 def terms(*, profile: str = "default", rules: RuleBook | None = None, options: Iterable[str] = ()) -> Terms:
     """Return the terms of the packaged book."""
-    book = load()
-    policy = Policy(profile=profile)
-
-    def of_record(record: Record) -> Grade | None:
-        found = grade(book, record, policy)
-        return grade_part(book, record, policy) if found is None and record.kind is RecordKind.SXID else found
-
-    return Terms(rules=rules or load_rules(), grade=of_record, profile=profile, options=frozenset(options))
+    return terms_of(Settings(profile=profile), load(), rules or load_rules(), options=options)
 
 
 _cursors = count(1)

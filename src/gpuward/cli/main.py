@@ -1,5 +1,6 @@
 """The gpuward command: picks the subcommand, and turns every error into a sentence and an exit code."""
 
+import io
 import os
 import signal
 import sys
@@ -18,7 +19,8 @@ _EXIT_INTERRUPTED = 128 + signal.SIGINT
 def run(words: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code. A person never sees a traceback."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  both are text files of this process
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     asked = build_parser().parse_args(words)
     try:
         return _command(asked.command)(asked)

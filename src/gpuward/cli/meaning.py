@@ -10,6 +10,7 @@ from gpuward.isolation.catalogue.decode import in_words
 from gpuward.isolation.catalogue.load import load, load_rules
 from gpuward.isolation.catalogue.rules import Rule
 from gpuward.isolation.grade import Grade, Policy
+from gpuward.isolation.judge import span
 from gpuward.model.level import LEVELS, FaultClass, Level
 from gpuward.model.record import Record, RecordKind
 from gpuward.model.signal import NEVER
@@ -189,8 +190,8 @@ def sentence_of(rule: Rule) -> str:
         companion="the other fault",
         count=rule.count if rule.count > 1 else "several",
         code="of this code",
-        within=f"{rule.before_seconds:g} s",
-        facility="other than kern",
+        within=span(rule.before_seconds),
+        facility="user or another",
     )
     said = rule.say.format_map(words)
     return said[:1].upper() + said[1:]

@@ -1,1 +1,1 @@
-"""The judgement: pure. What a line says, what it means, how bad it is. No clock, no chance, nothing outside is touched."""
+"""The judgement, pure: what a line says, what it means, how bad it is. No clock, no chance, nothing outside."""

@@ -48,7 +48,7 @@ class Index:
         """Yield faults of the wanted codes and kinds on the GPU or node that the rule's key names, newest first."""
         pci = live.pci if {"gpu", "sm", "link"}.intersection(rule.key) else None
         for token in _tokens(wanted):
-            yield from reversed(self.places.get((live.node, pci, token), ()))
+            yield from reversed(self.places.get((live.machine, pci, token), ()))
 
 
 def _tokens(selector: Selector) -> Iterable[int | str]:
@@ -60,6 +60,6 @@ def _tokens(selector: Selector) -> Iterable[int | str]:
 
 def _places(live: LiveFault) -> Iterator[_Place]:
     for pci in (live.pci, None) if live.pci is not None else (None,):
-        yield (live.node, pci, live.kind)
+        yield (live.machine, pci, live.kind)
         if live.code is not None:
-            yield (live.node, pci, live.code)
+            yield (live.machine, pci, live.code)

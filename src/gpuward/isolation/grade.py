@@ -89,10 +89,10 @@ class _Choice(NamedTuple):
         return self.level is None and words[self.profile] not in LEVELS
 
     def says(self, subject: str, level: Level, reason: str) -> str:
-        """Return the sentence why."""
+        """Return the sentence why; it stays one, also where a title holds two."""
         by = f"in profile {self.profile}" if self.level is None else "as set in the settings"
         also = "" if self.fault_class is None else f"; the settings set its class to {self.fault_class}"
-        return f"{subject} is graded {level} {by}: {reason}{also}."
+        return f"{subject} is graded {level} {by}: {reason.replace('. ', '; ')}{also}."
 
 
 class _Kind(NamedTuple):

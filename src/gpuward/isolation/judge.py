@@ -141,13 +141,13 @@ def _shares(word: str, live: LiveFault, other: LiveFault) -> bool:
 
 
 def _same_gpu(live: LiveFault, other: LiveFault) -> bool:
-    return live.pci is not None and live.pci == other.pci and live.node == other.node
+    return live.pci is not None and live.pci == other.pci and live.machine == other.machine
 
 
 _SHARED: Mapping[str, Callable[[LiveFault, LiveFault], bool]] = {
     "gpu": _same_gpu,
-    "other_gpu": lambda live, other: other.pci not in (None, live.pci) and live.node == other.node,
-    "node": lambda live, other: live.node == other.node,
+    "other_gpu": lambda live, other: other.pci not in (None, live.pci) and live.machine == other.machine,
+    "node": lambda live, other: live.machine == other.machine,
     "code": lambda live, other: live.code == other.code,
     "sm": lambda live, other: _same_gpu(live, other) and not live.sms.isdisjoint(other.sms),
     "link": lambda live, other: _same_gpu(live, other) and not live.links.isdisjoint(other.links),
@@ -157,13 +157,14 @@ _SHARED: Mapping[str, Callable[[LiveFault, LiveFault], bool]] = {
 
 def _spread(word: str, found: Iterable[LiveFault]) -> set[Any]:
     if word == "gpu":
-        return {(other.node, other.pci) for other in found if other.pci is not None}
+        return {(other.machine, other.pci) for other in found if other.pci is not None}
     return {job for other in found for job in other.jobs}
 
 
 def _apply(rule: Rule, draft: _Draft, live: LiveFault, *, found: tuple[LiveFault, ...]) -> None:
     """Write into the draft what the rule says."""
-    cause = max(found, key=lambda other: other.base.level, default=None)
+    # The root is named, not another consequence of it: what nothing explains goes first, then the worst.
+    cause = max(found, key=lambda other: (other.verdict.explained_by is None, other.base.level), default=None)
     words = _Words(rule, live, found, cause)
     draft.rules.append(rule.id)
     draft.says.append(rule.say.format_map(words))
@@ -211,7 +212,9 @@ def _settle(draft: _Draft, live: LiveFault) -> Verdict:
     says = draft.says
     if draft.waits_seconds:
         level = min(level, Level.P2)
-        says = [*says, f"It waits up to {_span(draft.waits_seconds)} for a cause."]
+        says = [*says, f"It waits up to {span(draft.waits_seconds)} for a cause."]
+        draft.action = f"Nothing yet: the verdict follows within {span(draft.waits_seconds)}."
+        draft.adds = []
     if level < given and given >= Level.P1:
         level = given
         says = [*says, f"It stays {given}: that was said before, and may have been acted on."]
@@ -244,7 +247,7 @@ class _Words(Mapping[str, Any]):
             case "code":
                 return self._live.code
             case "within":
-                return _span(self._rule.before_seconds)
+                return span(self._rule.before_seconds)
             case "facility":
                 return self._live.facility
             case _:
@@ -269,7 +272,7 @@ class _Words(Mapping[str, Any]):
         return f"{named} of {self._cause.pci}" if elsewhere else named
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
     """Return a length of time as a person says it: 60 s, 24 h, 7 days."""
     if seconds >= 2 * _DAY_SECONDS and seconds % _DAY_SECONDS == 0:
         return f"{seconds // _DAY_SECONDS:.0f} days"

@@ -36,6 +36,8 @@ class LiveFault:
     key: tuple[Any, ...]
     """What makes another line part of it, while it is close in time."""
     id: str
+    machine: int
+    """Which machine of the log: lines that name none are of the first one that is named."""
     node: str | None
     boot: str
     pci: str | None

@@ -27,6 +27,8 @@ REPLAYS_KEPT = 32768
 REPLAYS_SAVED = 2048
 """Records known again after a restart: the kernel's ring holds a few thousand lines, of which few are ours."""
 UUIDS_KEPT = 4096
+MACHINES_KEPT = 4096
+"""Machines of a central log told apart; those beyond share one number."""
 
 Key = tuple[Any, ...]
 
@@ -41,7 +43,8 @@ class Merger:
         self._open: dict[Key, LiveFault] = {}
         self._going: OrderedDict[float, OrderedDict[str, LiveFault]] = OrderedDict()
         self._waiting: deque[LiveFault] = deque()
-        self._uuids: dict[tuple[str | None, str], str] = {}
+        self._uuids: dict[tuple[int, str], str] = {}
+        self._machines: dict[str, int] = {}
         self._seen: dict[int, Key] = {}
         self._now: Moment = NEVER
         self._boot: str | None = None
@@ -51,7 +54,7 @@ class Merger:
     def learn_uuid(self, pci: str, uuid: str, *, node: str | None) -> None:
         """Remember the UUID of a GPU, from the driver's list or from a line."""
         if len(self._uuids) < UUIDS_KEPT:
-            self._uuids[node, pci] = uuid
+            self._uuids[self._machine(node), pci] = uuid
 
     def step(self, record: Record) -> list[Change]:
         """Take one record; return what changed, in order."""
@@ -67,10 +70,11 @@ class Merger:
         if grade is None:
             return changes
         user_record = record.facility not in (None, "kern") and "accept_user_records" not in self._terms.options
-        key = _identity_key(record, grade, user_record=user_record)
+        machine = self._machine(record.node)
+        key = (machine, *_identity_key(record, grade), user_record)
         live = self._open.get(key)
         if live is None or self._is_over(live, record):
-            self._begin(key, record, grade, user_record=user_record, changes=changes)
+            self._begin(key, record, grade, changes=changes)
         else:
             self._absorb(live, record, grade, changes)
         return changes
@@ -119,7 +123,8 @@ class Merger:
             "going": [live.id for going in self._going.values() for live in going.values()],
             "waiting": [live.id for live in self._waiting],
             "recent": [list(place) for place in self._recent],
-            "uuids": [[node, pci, uuid] for (node, pci), uuid in self._uuids.items()],
+            "uuids": [[machine, pci, uuid] for (machine, pci), uuid in self._uuids.items()],
+            "machines": list(self._machines),
         }
 
     def unpack(self, packed: Mapping[str, Any]) -> None:
@@ -132,7 +137,8 @@ class Merger:
         try:
             self._now = Moment(*packed["now"])
             self._boot = packed["boot"]
-            self._uuids = {(node, pci): uuid for node, pci, uuid in packed["uuids"]}
+            self._uuids = {(machine, pci): uuid for machine, pci, uuid in packed["uuids"]}
+            self._machines = {node: number for number, node in enumerate(packed["machines"])}
             for row in packed["faults"]:
                 self._index.add(unpack_fault(row))
             for fault_id in packed["going"]:
@@ -147,6 +153,17 @@ class Merger:
         self._open[live.key] = live
         self._going.setdefault(live.linger_seconds, OrderedDict())[live.id] = live
 
+    def _machine(self, node: str | None) -> int:
+        """Return the number of a machine: lines that name none are of the first one that is named."""
+        if node is None:
+            return 0
+        number = self._machines.get(node)
+        if number is None:
+            number = len(self._machines)
+            if number < MACHINES_KEPT:
+                self._machines[node] = number
+        return number
+
     # --- one record -------------------------------------------------------------------------------------------------
 
     def _is_over(self, live: LiveFault, record: Record) -> bool:
@@ -159,10 +176,11 @@ class Merger:
             return math.inf
         return elapsed_seconds(earlier, self._now, same_boot=True)
 
-    def _begin(self, key: Key, record: Record, grade: Grade, *, user_record: bool, changes: list[Change]) -> None:
+    def _begin(self, key: Key, record: Record, grade: Grade, *, changes: list[Change]) -> None:
         identity = self._in_force.identity(record.code if record.kind is RecordKind.XID else None)
         live = LiveFault(
             key=key,
+            machine=key[0],
             id=f"{record.node or 'node'}.{record.boot}.{record.cursor}",
             node=record.node,
             boot=record.boot,
@@ -175,7 +193,7 @@ class Merger:
             gap_seconds=identity.gap_seconds,
             linger_seconds=max(identity.gap_seconds, self._in_force.latest_change_seconds(grade.kind, record.code)),
             facility=record.facility,
-            user_record=user_record,
+            user_record=key[-1],
             certain=record.certain or record.pci is None,
             mig=record.mig,
             pid=record.pid,
@@ -203,6 +221,7 @@ class Merger:
         live.last = _later(live.last, record.moment)
         self._going[live.linger_seconds].move_to_end(live.id)
         live.keep(record)
+        live.node = live.node or record.node
         if live.pid is None:
             live.pid, live.process = record.pid, record.process
         changed = live.note_facets(record) | self._merge_details(live, record, grade)
@@ -298,7 +317,7 @@ class Merger:
         live.tail.clear()
 
     def _snapshot(self, live: LiveFault) -> Fault:
-        uuid = None if live.pci is None else self._uuids.get((live.node, live.pci), self._uuids.get((None, live.pci)))
+        uuid = None if live.pci is None else self._uuids.get((live.machine, live.pci))
         return live.snapshot(uuid)
 
     # --- the same line again ---------------------------------------------------------------------------------------
@@ -324,11 +343,11 @@ class Merger:
         return known
 
 
-def _identity_key(record: Record, grade: Grade, *, user_record: bool) -> Key:
+def _identity_key(record: Record, grade: Grade) -> Key:
     """Return what makes two lines the same fault while they are close in time (R-identity)."""
     family = "xid" if grade.kind == "xid_unknown" else "sxid" if grade.kind.startswith("sxid") else grade.kind
     minor = record.details.get("minor") if record.pci is None else None
-    return (record.boot, record.node, record.pci, minor, family, record.code, user_record)
+    return (record.boot, record.pci, minor, family, record.code)
 
 
 def _kind_of_change(was: Verdict, now: Verdict) -> ChangeKind | None:

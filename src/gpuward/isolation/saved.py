@@ -24,6 +24,7 @@ def pack_fault(live: LiveFault) -> dict[str, Any]:
     return {
         "key": list(live.key),
         "id": live.id,
+        "machine": live.machine,
         "node": live.node,
         "boot": live.boot,
         "pci": live.pci,
@@ -71,6 +72,7 @@ def _unpack(packed: Mapping[str, Any]) -> LiveFault:
         name: packed[name]
         for name in (
             "id",
+            "machine",
             "node",
             "boot",
             "pci",

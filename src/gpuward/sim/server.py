@@ -12,7 +12,6 @@ from pathlib import Path
 HOST = "gpu-17"
 ADDRESSES = ("0a:00", "18:00", "3b:00", "44:00", "87:00", "ab:00", "b8:00", "c4:00")
 """Bus and device of its eight GPUs, in PCI order: index 5 is 0000:ab:00."""
-_POD = "0d6ac9f2-6a34-4c59-9a7e-5b1f3c2d8e71"
 _CONTAINER = "9f2c" * 16
 
 
@@ -24,11 +23,22 @@ class Process:
     name: str
     command: str
     session: int
+    pod: str
 
 
-TRAIN = Process(pid=41237, name="python3", command="python3 train.py --nodes 4", session=41237)
-SERVE = Process(pid=52004, name="serve", command="serve --model small", session=52004)
-NOTEBOOK = Process(pid=60991, name="jupyter-lab", command="jupyter-lab", session=60990)
+TRAIN = Process(
+    pid=41237,
+    name="python3",
+    command="python3 train.py --nodes 4",
+    session=41237,
+    pod="0d6ac9f2-6a34-4c59-9a7e-5b1f3c2d8e71",
+)
+SERVE = Process(
+    pid=52004, name="serve", command="serve --model small", session=52004, pod="71b0e5d4-02c8-4e0a-b3f6-8c9d1a2e4f60"
+)
+NOTEBOOK = Process(
+    pid=60991, name="jupyter-lab", command="jupyter-lab", session=60990, pod="c4a8f713-9e55-4b7d-8f21-6d0e3b5a9c17"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +146,7 @@ def build_proc(root: Path) -> None:
             f"{process.pid} ({process.name}) S 1 {process.pid} {process.session} 0 -1 4194304\n", encoding="utf-8"
         )
         folder.joinpath("cgroup").write_text(
-            f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{_POD.replace('-', '_')}.slice/"
+            f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{process.pod.replace('-', '_')}.slice/"
             f"cri-containerd-{_CONTAINER}.scope\n",
             encoding="utf-8",
         )

@@ -7,6 +7,7 @@ from gpuward.isolation.catalogue.rows import (
     ActionRow,
     NvlinkRow,
     OtherRow,
+    PhraseRow,
     PolicyRow,
     RecoveryRow,
     RegisterRow,
@@ -29,6 +30,7 @@ class Book:
     """The known bits of Xid 74, by register and bit."""
     actions: Mapping[str, ActionRow]
     recoveries: tuple[RecoveryRow, ...]
+    phrases: Mapping[str, PhraseRow]
 
     def codes(self) -> tuple[int, ...]:
         """Return every Xid of the book, in order."""
@@ -74,3 +76,8 @@ class Book:
     def recovery_by_value(self, value: int) -> RecoveryRow | None:
         """Return the first recovery action with this value. Ask by label first: a value's labels differ by driver."""
         return next((row for row in self.recoveries if row.value == value), None)
+
+    def phrase(self, fault: str) -> str | None:
+        """Return what happened, as a sentence about a GPU goes on, for `xid:CODE` or a fault kind."""
+        row = self.phrases.get(fault)
+        return None if row is None else row.phrase

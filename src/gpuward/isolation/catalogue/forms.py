@@ -17,6 +17,7 @@ from gpuward.isolation.catalogue.rows import (
     NvlinkRow,
     OtherRow,
     Pattern,
+    PhraseRow,
     PolicyRow,
     Profile,
     Recovery,
@@ -251,4 +252,10 @@ RECOVERY: Form[RecoveryRow] = Form(
     make=lambda values, _: RecoveryRow(**values),
     key_column="labels",
     keys=lambda row: tuple(label.casefold() for label in row.labels),
+)
+PHRASE: Form[PhraseRow] = Form(
+    columns={"fault": cells.filled, "phrase": cells.filled, "source": cells.source},
+    make=lambda values, _: PhraseRow(**values),
+    key_column="fault",
+    keys=lambda row: (row.fault,),
 )

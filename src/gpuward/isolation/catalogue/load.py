@@ -28,6 +28,7 @@ def load() -> Book:
         registers={(row.register, row.bit): row for row in read.read_registers(_text("nvlink74.csv")).rows},
         actions={row.word: row for row in read.read_actions(_text("actions.csv")).rows},
         recoveries=read.read_recoveries(_text("recovery.csv")).rows,
+        phrases={row.fault: row for row in read.read_phrases(_text("phrases.csv")).rows},
     )
 
 

@@ -12,6 +12,7 @@ from gpuward.isolation.catalogue.rows import (
     ActionRow,
     NvlinkRow,
     OtherRow,
+    PhraseRow,
     PolicyRow,
     RecoveryRow,
     RegisterRow,
@@ -80,6 +81,11 @@ def read_actions(text: str, file: str = "actions.csv") -> Sheet[ActionRow]:
 def read_recoveries(text: str, file: str = "recovery.csv") -> Sheet[RecoveryRow]:
     """Return the driver's recovery actions; no two rows may share a label."""
     return _read(text, file, form=forms.RECOVERY)
+
+
+def read_phrases(text: str, file: str = "phrases.csv") -> Sheet[PhraseRow]:
+    """Return the phrases of `text`."""
+    return _read(text, file, form=forms.PHRASE)
 
 
 def require_same_codes(xids: Sheet[XidRow], policies: Sheet[PolicyRow]) -> None:

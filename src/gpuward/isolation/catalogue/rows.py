@@ -321,3 +321,12 @@ class RecoveryRow:
     level: Level
     sentence: str
     source: str
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseRow:
+    """What happened, as a sentence about a GPU goes on: `fell off the bus`. `fault` is `xid:79` or a kind."""
+
+    fault: str
+    phrase: str
+    source: str

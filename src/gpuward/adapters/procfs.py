@@ -1,0 +1,138 @@
+"""What /proc says of processes and of the NVIDIA driver. Nothing is asked of the driver itself, which may hang."""
+
+import errno
+import re
+from pathlib import Path
+
+from gpuward.model.gpu import Gpu, read_pci
+from gpuward.ports import EdgeError, Holder, Refused, Unreachable
+
+_LONGEST_COMMAND = 256
+_SESSION_AFTER_NAME = 3
+"""Fields 3 to 6 of /proc/PID/stat are state, parent, group, session; 2, the name, may hold blanks and brackets."""
+
+_CONTAINER = re.compile(r"(?!\S*conmon)(?:[a-z0-9_.-]+-)?([0-9a-f]{64})(?:\.scope|\.service)?", re.ASCII)
+"""`<id>`, `cri-containerd-<id>.scope`, `crio-<id>.scope`, `docker-<id>.scope` and so on; not their monitor."""
+
+_POD = re.compile(
+    r"(?:kubepods\S*-)?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?", re.ASCII
+)
+"""`pod<uid>` (cgroupfs driver) and `kubepods-burstable-pod<uid with _>.slice` (systemd); 32 digits for a static pod."""
+
+_VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)", re.ASCII)
+_CONTROL = {**dict.fromkeys(range(0x20), " "), **dict.fromkeys(range(0x7F, 0xA0), " ")}
+_GONE = (errno.ENOENT, errno.ESRCH, errno.ENOTDIR)
+
+
+class ProcFs:
+    """Implements Processes and Inventory with the tree at `root`."""
+
+    def __init__(self, root: str = "/proc") -> None:
+        self._root = Path(root)
+
+    def holder(self, pid: int) -> Holder | None:
+        """Return who `pid` is now, None when it is gone or goes while it is looked at; what may not be read is None."""
+        folder = self._root / str(pid)
+        try:
+            stat = _text(folder / "stat")
+            container, pod = _container_and_pod(_text(folder / "cgroup") or "")
+            return Holder(
+                pid=pid,
+                command=_command(_text(folder / "cmdline") or "", comm=_text(folder / "comm") or ""),
+                session=_session(stat or ""),
+                container_id=container,
+                pod_uid=pod,
+            )
+        except FileNotFoundError:
+            return None
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return the GPUs in PCI order, as nvidia-smi counts them; empty when the driver is not loaded."""
+        folder = self._root / "driver/nvidia/gpus"
+        try:
+            names = [entry.name for entry in folder.iterdir()]
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise _trouble(folder, error) from error
+        found = sorted((place, pci, name) for name in names if (pci := _pci(name)) and (place := _place(pci)))
+        return tuple(self._gpu(index, pci, folder / name) for index, (_, pci, name) in enumerate(found))
+
+    def driver_version(self) -> str | None:
+        """Return the version of the loaded kernel module, None when there is none."""
+        file = self._root / "driver/nvidia/version"
+        try:
+            text = file.read_text("utf-8", "replace")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _trouble(file, error) from error
+        match = _VERSION.search(text)
+        return match[1] if match else None
+
+    def _gpu(self, index: int, pci: str, folder: Path) -> Gpu:
+        """Read one card; of one that is lost the driver says little or nothing, and the rest stays unknown."""
+        try:
+            text = _text(folder / "information") or ""
+        except FileNotFoundError:
+            text = ""
+        said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+        uuid = said.get("GPU UUID", "")
+        minor = said.get("Device Minor", "")
+        return Gpu(
+            index=index,
+            pci=pci,
+            uuid=uuid if uuid and "?" not in uuid else None,
+            model=said.get("Model") or None,
+            minor=int(minor) if minor.isdecimal() else None,
+        )
+
+
+def _text(file: Path) -> str | None:
+    """Return what `file` holds, None when it may not be read; FileNotFoundError when its process is gone."""
+    try:
+        return file.read_text("utf-8", "replace")
+    except OSError as error:
+        if error.errno in _GONE:
+            raise FileNotFoundError(error.errno, error.strerror, str(file)) from error
+        return None
+
+
+def _command(cmdline: str, *, comm: str) -> str | None:
+    words = cmdline.rstrip("\0").replace("\0", " ") or comm
+    return words.translate(_CONTROL).strip()[:_LONGEST_COMMAND] or None
+
+
+def _session(stat: str) -> int | None:
+    fields = stat.rpartition(")")[2].split()
+    return int(fields[_SESSION_AFTER_NAME]) if len(fields) > _SESSION_AFTER_NAME else None
+
+
+def _container_and_pod(cgroup: str) -> tuple[str | None, str | None]:
+    """Return container id and pod uid of the first hierarchy that names one.
+
+    Within a pod the first container counts: what it starts inside itself is still its own. What stands before the pod
+    is the container of a node that is itself one.
+    """
+    for line in cgroup.splitlines():
+        parts = re.split("[/:]", line.split(":", 2)[-1])
+        pod, after = next(((m[1], at) for at, part in enumerate(parts) if (m := _POD.fullmatch(part))), (None, 0))
+        container = next((m[1] for part in parts[after:] if (m := _CONTAINER.fullmatch(part))), None)
+        if pod or container:
+            return container, pod.replace("_", "-") if pod else None
+    return None, None
+
+
+def _pci(name: str) -> str | None:
+    address = read_pci(name)
+    return address.pci if address else None
+
+
+def _place(pci: str) -> tuple[int, ...]:
+    return tuple(int(part, 16) for part in pci.split(":"))
+
+
+def _trouble(place: Path, error: OSError) -> EdgeError:
+    if isinstance(error, PermissionError):
+        return Refused(f"{place} may not be read by this user; run as root")
+    return Unreachable(f"{place} cannot be read ({error.strerror}); try again when the driver answers")

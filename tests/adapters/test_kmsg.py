@@ -1,0 +1,134 @@
+"""What Kmsg promises of /dev/kmsg alone: frame, clock, losses. The common promises are tried elsewhere."""
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gpuward.adapters.kmsg import Kmsg, first_line
+from gpuward.model.signal import Gap, Signal
+from gpuward.ports import Refused, Unreachable
+from tests.kit.kmsg import kmsg_writer, need_kmsg
+
+
+@pytest.fixture
+def write() -> Iterator[Callable[[bytes], None]]:
+    with kmsg_writer() as writer:
+        yield writer
+
+
+def written(log: Kmsg, token: str) -> list[Signal]:
+    came: list[Signal] = []
+    while more := log.read(0.1):
+        came += [one for one in more if isinstance(one, Signal) and token in one.text]
+    return came
+
+
+def test_the_lines_of_variables_are_dropped() -> None:
+    record = b"6,339,5140900,-;NET: Registered protocol family 10\n SUBSYSTEM=pci\n DEVICE=+pci:0000:00:00.0\n"
+    assert first_line(record) == b"6,339,5140900,-;NET: Registered protocol family 10"
+
+
+def test_escapes_are_undone_and_no_control_character_comes_through() -> None:
+    assert first_line(rb"3,1,2,-;caf\xc3\xa9 a\x5cb c\x0ad\x1be") == "3,1,2,-;café a\\b c d e".encode()
+
+
+@pytest.mark.real
+def test_a_record_comes_with_its_frame_sequence_and_cursor(write: Callable[[bytes], None]) -> None:
+    token = secrets.token_hex(8)
+    write(f"gpuward test {token} café back\\slash".encode())
+    with closing(Kmsg()) as log:
+        [came] = written(log, token)
+    frame, message = came.text.split(";", 1)
+    assert message == f"gpuward test {token} café back\\slash"
+    priority, sequence, _, _ = frame.split(",")
+    assert int(priority) >> 3 == 1, "a writer in user space is never facility kern"
+    assert (came.line, came.cursor) == (int(sequence), f"k{sequence}")
+
+
+@pytest.mark.real
+def test_boot_time_and_the_record_s_clock_give_the_time_of_day(write: Callable[[bytes], None]) -> None:
+    token = secrets.token_hex(8)
+    with closing(Kmsg()) as log:
+        written(log, token)
+        now = time.time_ns() / 1e9
+        write(f"gpuward test {token}".encode())
+        [came] = written(log, token)
+        boot_time = log.origin().boot_time
+    assert boot_time is not None
+    assert boot_time + int(came.text.split(",")[2]) / 1e6 == pytest.approx(now, abs=0.010)
+
+
+@pytest.mark.real
+def test_origin_names_this_boot_and_machine() -> None:
+    origin = Kmsg().origin()
+    assert origin.boot is not None
+    assert Path("/proc/sys/kernel/random/boot_id").read_text("ascii").startswith(origin.boot)
+    assert len(origin.boot) == 8
+    assert origin.source == "/dev/kmsg"
+    assert origin.node == socket.gethostname().partition(".")[0]
+
+
+@pytest.mark.real
+def test_the_place_just_before_the_oldest_record_still_counts() -> None:
+    need_kmsg()
+    with closing(Kmsg()) as log:
+        oldest = next(one.line for one in log.read(0) if isinstance(one, Signal))
+        assert log.seek(f"k{oldest - 1}") is (oldest > 0)
+        assert not log.seek(f"k{oldest - 2}")
+        first = log.read(0)[0]
+    assert isinstance(first, Signal)
+    assert first.line == oldest
+
+
+@pytest.mark.real
+@pytest.mark.skipif("GPUWARD_FLOOD_KMSG" not in os.environ, reason="empties this machine's kernel log; ask for it")
+def test_an_overwritten_ring_is_one_gap_that_counts_what_was_lost(write: Callable[[bytes], None]) -> None:
+    with closing(Kmsg()) as log:
+        last = 0
+        while came := log.read(0):
+            last = max(one.line for one in came if isinstance(one, Signal))
+        for _ in range(20_000):
+            write(b"gpuward test " + b"." * 900)
+        gap, first, *_ = log.read(0)
+        assert isinstance(gap, Gap)
+        assert isinstance(first, Signal)
+        assert gap.missed == first.line - last - 1 > 0
+        assert gap.why == "the kernel wrote faster than we read, and its ring was overwritten"
+        assert not any(isinstance(one, Gap) for one in log.read(0))
+        assert not log.seek(f"k{last}")
+
+
+def test_a_missing_device_is_unreachable(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match=r"cannot be opened .No such file or directory.; in a container, mount it"):
+        Kmsg(str(tmp_path / "kmsg")).read(0)
+
+
+def test_something_else_in_its_place_is_refused() -> None:
+    with pytest.raises(Refused, match="/dev/null is not the kernel's log; in a container, mount /dev/kmsg from"):
+        Kmsg("/dev/null").read(0)
+
+
+def test_a_missing_boot_id_is_unreachable(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match=r"the boot id under .* cannot be read; mount proc there"):
+        Kmsg(proc=str(tmp_path)).origin()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed, only root can become one")
+def test_a_device_without_permission_is_refused(tmp_path: Path) -> None:
+    device = tmp_path / "kmsg"
+    device.touch()
+    device.chmod(0)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(Refused, match="may not be read by this user; run as root or with the capability"):
+            Kmsg(str(device)).read(0)
+    finally:
+        os.seteuid(0)
