@@ -1,6 +1,7 @@
 """What ProcFs reads from trees like /proc, made of ordinary files, and from the real one for this very process."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -136,8 +137,9 @@ def test_this_very_process_is_found_in_the_real_tree() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed, only root can become one")
 def test_what_may_not_be_read_is_unknown(tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
+            folder.chmod(0o755)
     (add_process(tmp_path, 77) / "cgroup").chmod(0)
     os.seteuid(65534)
     try:
@@ -191,8 +193,9 @@ def test_something_else_in_place_of_the_list_is_unreachable(tmp_path: Path) -> N
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed, only root can become one")
 def test_a_list_or_version_without_permission_is_refused(tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
+            folder.chmod(0o755)
     add_gpu(tmp_path, "0000:0a:00.0", "")
     version = tmp_path / "driver/nvidia/version"
     version.touch()

@@ -3,14 +3,17 @@
 Speed is the point: the needles are sought in whole blocks, and only the lines that hold one are ever cut out.
 """
 
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
 from typing import BinaryIO
 
 from gpuward.adapters.logbytes import Progress, log_blocks
 from gpuward.adapters.needles import Probe, probes
 from gpuward.model.signal import Gap, Signal
-from gpuward.ports import Refused, Tally
+from gpuward.ports import EdgeError, Refused, Tally
 
 LONGEST_LINE_BYTES = 64 * 1024
 _STEER_BYTES = 4 * 1024 * 1024
@@ -52,6 +55,19 @@ class FinishedLog:
     def tally(self) -> Tally:
         """Return the counts so far."""
         return Tally(lines=self._lines, skipped=self._skipped)
+
+    def head(self, lines: int) -> Sequence[Signal]:
+        """Return up to `lines` first lines, whatever they are; empty when they cannot be read twice or not at all.
+
+        Only a regular file is read twice. Lines that are too long are not among them.
+        """
+        if not isinstance(self._place, str) or not Path(self._place).is_file():
+            return ()
+        first: list[Signal] = []
+        with contextlib.suppress(EdgeError):  # the same trouble is told when the signals are read
+            every = FinishedLog(self.name, self._place, needles=(b"\n",)).signals()
+            first.extend(islice((one for one in every if isinstance(one, Signal)), lines))
+        return first
 
     def signals(self) -> Iterator[Signal | Gap]:
         """Yield the lines that may matter, in order, and Gaps for what was passed over.
@@ -134,7 +150,7 @@ class FinishedLog:
             while (at := probe.next(block, at, stop)) >= 0:
                 end = block.find(b"\n", at, stop)
                 found[max(start, block.rfind(b"\n", start, at) + 1)] = end
-                at = end
+                at = end + 1
         following = [
             end + 1 for begin, end in found.items() if block[max(begin, end - 4) : end].rstrip().endswith(b",")
         ]

@@ -1,4 +1,4 @@
-"""Where a GPU is: one canonical PCI address for every spelling of it, and the MIG instance. No inventory is read here."""
+"""Where a GPU is: one canonical PCI address for every spelling, and the MIG instance. No inventory is read here."""
 
 import re
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ _LARGEST_DEVICE = 0x1F
 class PciAddress:
     """A PCI address as some program printed it, made canonical.
 
-    `pci` is `dddd:bb:dd` in lower case (longer domains keep their digits), the function apart. `certain` is False for an
-    address of two parts, `bus:device`, whose domain was not printed and is taken as 0000.
+    `pci` is `dddd:bb:dd` in lower case (longer domains keep their digits), the function apart. `certain` is False for
+    an address of two parts, `bus:device`, whose domain was not printed and is taken as 0000.
     """
 
     pci: str

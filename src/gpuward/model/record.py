@@ -1,4 +1,4 @@
-"""A line once it is read: what it says, not what it means. Levels are judged later, from the catalogue and the rules."""
+"""A line once it is read: what it says, not what it means. Levels are judged later, by catalogue and rules."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class RecordKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One recognised line. `pci` is canonical (`dddd:bb:dd`), `function` apart; `certain` is False for two-part addresses.
+    """One recognised line. `pci` is canonical (`dddd:bb:dd`), the function apart; two-part addresses are not `certain`.
 
     `facility` is the syslog facility word (`kern`, `user`, ...) or None when the frame carries none. `severity` is the
     word printed in the line in one spelling: `fatal`, `non-fatal`, `correctable`. `details` holds JSON values only.

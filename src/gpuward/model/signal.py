@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When, on the record's own clocks: `wall` in seconds since 1970 UTC, `uptime` in seconds since boot; None is unknown."""
+    """When, on the record's own clocks: `wall` in seconds since 1970 UTC, `uptime` since boot; None is unknown."""
 
     wall: float | None
     uptime: float | None
@@ -19,7 +19,7 @@ class Signal:
     """One line as it came, framed (kmsg, syslog, journal json, ...) and not yet read.
 
     `line` counts from 1 within `source` (for /dev/kmsg it is the sequence number). `cursor` names the record so that a
-    replay is known as one: `k<seq>`, `j<hash of the journal cursor>`, `f<byte offset>`.
+    replay is known as one: `k<seq>`, `j<journal cursor>`, `f<byte offset>` (followed: `f<dev>-<inode>-<offset>`).
     """
 
     source: str
