@@ -109,8 +109,10 @@ def write_log(path: Path, lines: int) -> None:
 def cost_of(words: Sequence[str], **environment: str) -> Cost:
     """Run a program to its end and return what it took. A scan that finds something ends with 1."""
     with subprocess.Popen(  # noqa: S603  our own command and grep
-        words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **environment}
+        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, **environment}
     ) as child:
+        if child.stdout is not None:
+            child.stdout.read()  # a pipe, not /dev/null: grep ends at its first match when nobody reads the count
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode not in (0, 1):

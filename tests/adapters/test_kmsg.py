@@ -45,7 +45,7 @@ def test_a_record_comes_with_its_frame_sequence_and_cursor(write: Callable[[byte
     with closing(Kmsg()) as log:
         [came] = written(log, token)
     frame, message = came.text.split(";", 1)
-    assert message == f"gpuward test {token} café back\\slash"
+    assert message == rf"gpuward test {token} caf\xc3\xa9 back\x5cslash", "the kernel's escapes are the recogniser's"
     priority, sequence, _, _ = frame.split(",")
     assert int(priority) >> 3 == 1, "a writer in user space is never facility kern"
     assert (came.line, came.cursor) == (int(sequence), f"k{sequence}")

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuward.isolation.merge import FAULTS_KEPT, Merger
+from gpuward.isolation.live import FACETS_KEPT
+from gpuward.isolation.merge import FAULTS_KEPT, MACHINES_KEPT, UUIDS_KEPT, Merger
 from gpuward.isolation.saved import SavedError
 from gpuward.model.fault import ChangeKind
 from gpuward.model.level import Level
@@ -176,3 +177,93 @@ def test_saved_by_another_version_is_refused() -> None:
         Merger(terms()).unpack({"format": 99})
     with pytest.raises(SavedError, match="cannot be read"):
         Merger(terms()).unpack({"format": 1, "now": [None, None]})
+
+
+def test_lines_without_a_name_are_of_the_first_machine_that_is_named() -> None:
+    unnamed = xid(43, 0, node=None)
+    fault = told([unnamed, xid(43, 1, node="gpu-1")]).only()
+    assert (fault.count, fault.node) == (2, "gpu-1")
+    assert len(told([xid(43, 0, node="gpu-1"), xid(43, 1, node="gpu-2"), xid(43, 2, node=None)]).faults) == 2
+
+
+def test_rules_look_at_one_machine_only() -> None:
+    seen = told([xid(79, 0, node="gpu-1"), xid(45, 1, node="gpu-2"), xid(74, 1, node="gpu-2", pci=GPU_B)])
+    assert seen.of(45).verdict.level is Level.P1
+    assert seen.of(74).verdict.level is Level.P0
+
+
+def test_a_uuid_is_of_its_machine() -> None:
+    uuid = "GPU-00000000-1111-2222-3333-444444444444"
+    named = line_of(RecordKind.GPU_UUID, 0, node="gpu-1", details={"uuid": uuid})
+    seen = told([named, xid(43, 1, node="gpu-1"), xid(43, 1, node="gpu-2")])
+    assert [fault.gpu_uuid for fault in seen.faults] == [uuid, None]
+
+
+def test_machines_and_uuids_of_a_flood_are_bounded() -> None:
+    merger = Merger(terms())
+    for number in range(UUIDS_KEPT + 10):
+        merger.learn_uuid(f"{number:04x}:3b:00", "GPU-x", node=f"host-{number}")
+    packed = merger.pack()
+    assert len(packed["uuids"]) == UUIDS_KEPT
+    assert len(packed["machines"]) <= MACHINES_KEPT
+
+
+def test_a_line_without_time_lets_no_time_pass() -> None:
+    merger = Merger(terms())
+    told([xid(45, 0)], merger=merger, finish=False)
+    assert merger.advance(NEVER, boot="b1") == []
+
+
+def test_the_process_is_that_of_the_first_line_that_names_one() -> None:
+    records = [
+        xid(43, 0, pid=None, process=None),
+        xid(43, 1, pid=7, process="serve"),
+        xid(43, 2, pid=8, process="train"),
+    ]
+    fault = told(records).only()
+    assert (fault.pid, fault.process) == (7, "serve")
+
+
+def test_details_of_later_lines_are_added_and_the_first_ones_stay() -> None:
+    records = [xid(43, 0, details={"channel": 1}), xid(43, 1, details={"channel": 2, "rst": True}), xid(43, 2)]
+    assert told(records).only().details == {"channel": 1}
+
+
+def test_a_stronger_kind_of_the_same_switch_error_takes_over() -> None:
+    weak, strong = sxid(20034, 0, word="non-fatal"), sxid(20034, 1, word="fatal")
+    seen = told([weak, strong])
+    fault = seen.only()
+    assert (fault.kind, fault.verdict.level, fault.count) == ("sxid_fatal", Level.P0, 2)
+    assert ChangeKind.WORSENED in seen.kinds(fault)
+    after = told([weak, strong, xid(45, 2)]).of(45)
+    assert after.verdict.explained_by == fault.id
+
+
+def test_two_gpus_that_did_not_start_are_told_apart_by_their_minor() -> None:
+    records = [line_of(RecordKind.RMINIT_FAILED, minor, pci=None, details={"minor": minor}) for minor in (0, 1, 1)]
+    assert sorted(fault.count for fault in told(records).faults) == [1, 2]
+
+
+def test_a_journal_cursor_is_shortened_in_the_id() -> None:
+    cursor = "js=5f2c;i=1a2b;b=0123456789abcdef;m=1;t=2;x=3"
+    fault = told([xid(43, 0, cursor=cursor)]).only()
+    assert fault.id.startswith("gpu-1.b1.j")
+    assert len(fault.id) < 32
+
+
+def test_two_records_of_one_place_have_two_ids() -> None:
+    seen = told([xid(43, 0, cursor="f9"), xid(44, 0, cursor="f9", source="other.log")])
+    assert len({fault.id for fault in seen.faults}) == 2
+
+
+def test_old_answers_about_codes_are_let_go() -> None:
+    merger = Merger(terms())
+    told([xid(1000 + number, number) for number in range(5000)], merger=merger, finish=False)
+    assert {fault.verdict.level for fault in merger.faults()} == {Level.P2}
+
+
+def test_facets_of_one_fault_are_bounded() -> None:
+    records = [xid(13, 0.01 * n, link=n, process=f"p{n}", details={"gpc": n, "tpc": n}) for n in range(200)]
+    fault = told(records).only()
+    assert len(fault.details["links"]) == FACETS_KEPT
+    assert len(fault.details["gpc_tpc"]) == FACETS_KEPT

@@ -1,6 +1,5 @@
 """Follow a kernel log: each line read, merged and told as it comes. It changes nothing on the machine."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import tzinfo
@@ -12,8 +11,8 @@ from gpuward.isolation.saved import SavedError
 from gpuward.model.fault import Change
 from gpuward.model.gpu import Gpu
 from gpuward.model.record import Record
-from gpuward.model.signal import Gap, Moment, Signal
-from gpuward.ports import Clock, Inventory, KernelLog, Origin, Processes, Refused, Store
+from gpuward.model.signal import NEVER, Gap, Moment, Signal
+from gpuward.ports import Clock, EdgeError, Inventory, KernelLog, Origin, Processes, Refused, Store
 
 READ_SECONDS = 1.0
 """How long one read waits: how late a stop, a waiting verdict or a clock step may be noticed."""
@@ -21,7 +20,6 @@ SAVE_SECONDS = 5.0
 """How old the saved place may be when nothing of ours came; after a change it is saved at once."""
 _FRESH_SECONDS = 60.0
 """How old a line may be for its pid to still mean the same process."""
-_RENEW_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +44,15 @@ class Outside:
 
 
 class Watch:
-    """One watch of one log. `tell` is called for each change, `warn` with a sentence for what a person should know."""
+    """One watch of one log. `tell` is called for each change, `warn` with a sentence for what a person should know.
+
+    `new_merger` makes an empty merger: one that took over half of a broken state is thrown away.
+    """
 
     def __init__(
         self,
         outside: Outside,
-        merger: Merger,
+        new_merger: Callable[[], Merger],
         *,
         tell: Callable[[Told], None],
         warn: Callable[[str], None],
@@ -59,33 +60,34 @@ class Watch:
         node: str | None = None,
     ) -> None:
         self._outside = outside
-        self._merger = merger
+        self._new_merger = new_merger
+        self._merger = new_merger()
         self._tell = tell
         self._warn = warn
         self._timezone = timezone
         self._node = node
         self._gpus: dict[str, Gpu] = {}
         self._cursor: str | None = None
+        self._saved_cursor: str | None = None
+        self._moment = NEVER
         self._resumed = False
-        self._started = 0.0
+        self._began = 0.0
         self._last_line = 0.0
         self._next_save = 0.0
-        self._next_renewal = 0.0
+        self._warned: dict[str, str] = {}
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Watch until `stopped` says so; the place is saved at the end.
 
         Raises EdgeError when the log cannot be read (any more).
         """
-        clock = self._outside.clock
-        self._started = clock.now()
-        self._last_line = clock.monotonic()
+        self._began = self._last_line = self._outside.clock.monotonic()
         origin = self._outside.log.origin()
         saved = self._load()
         self._learn_gpus(origin)
         reader = self._reader(origin, saved)
-        self._seek(saved)
         try:
+            self._resume(origin, saved)
             while not stopped():
                 self._take(reader)
         finally:
@@ -96,22 +98,20 @@ class Watch:
 
     def _take(self, reader: KernelReader) -> None:
         signals = self._outside.log.read(READ_SECONDS)
-        told = False
-        for signal in signals:
-            if isinstance(signal, Gap):
-                self._warn(f"{signal.source}: {signal.why}")
-                continue
-            told = self._read(reader, signal) or told
         monotonic = self._outside.clock.monotonic()
         if signals:
             self._last_line = monotonic
+            self._renew(reader)
+        told = False
+        for signal in signals:
+            if isinstance(signal, Gap):
+                self._warn(_of_gap(signal))
+            else:
+                told = self._read(reader, signal) or told
         told = self._pass_time(reader, monotonic - self._last_line) or told
-        if told or monotonic >= self._next_save:
+        if told or (self._cursor != self._saved_cursor and monotonic >= self._next_save):
             self._save(reader)
             self._next_save = monotonic + SAVE_SECONDS
-        if monotonic >= self._next_renewal:
-            self._renew(reader)
-            self._next_renewal = monotonic + _RENEW_SECONDS
 
     def _read(self, reader: KernelReader, signal: Signal) -> bool:
         self._cursor = signal.cursor
@@ -122,28 +122,37 @@ class Watch:
 
     def _pass_time(self, reader: KernelReader, silent_seconds: float) -> bool:
         """Let the log's own time go on while nothing is written: a verdict that waits is due all the same."""
-        moment = reader.moment()
-        later = Moment(
-            wall=None if moment.wall is None else moment.wall + silent_seconds,
-            uptime=None if moment.uptime is None else moment.uptime + silent_seconds,
-        )
+        newest = reader.moment()
+        if newest == NEVER:
+            newest = self._moment
+        later = _plus(newest, silent_seconds)
         return self._tell_all(self._merger.advance(later, boot=reader.boot))
 
     def _tell_all(self, changes: list[Change]) -> bool:
         now = self._outside.clock.now()
         for change in changes:
             gpu = self._gpus.get(change.fault.pci or "")
-            history = not self._resumed and self._age(change.fault.last) > now - self._started
-            self._tell(Told(change=change, gpu=gpu, history=history, at=now))
+            self._tell(Told(change=change, gpu=gpu, history=self._is_history(change.fault.last), at=now))
         return bool(changes)
 
-    def _age(self, moment: Moment) -> float:
-        return -math.inf if moment.wall is None else self._outside.clock.now() - moment.wall
+    def _is_history(self, moment: Moment) -> bool:
+        """Compare spans, not times of day: the clock may have been stepped since the watch began."""
+        age_seconds = self._age_seconds(moment)
+        if self._resumed or age_seconds is None:
+            return False
+        return age_seconds > self._outside.clock.monotonic() - self._began
+
+    def _age_seconds(self, moment: Moment) -> float | None:
+        return None if moment.wall is None else self._outside.clock.now() - moment.wall
 
     def _with_holder(self, record: Record) -> Record:
-        """Return the record with the process that its pid is at this moment: what it runs, its container and pod."""
-        fresh = self._age(record.moment) <= _FRESH_SECONDS
-        if record.pid is None or not fresh:
+        """Return the record with the process that its pid is at this moment: what it runs, its container and pod.
+
+        A pid is given to others in time, and a wrong pod is worse than none: an old line, or one of unknown age, gets
+        none.
+        """
+        age_seconds = self._age_seconds(record.moment)
+        if record.pid is None or age_seconds is None or age_seconds > _FRESH_SECONDS:
             return record
         holder = self._outside.processes.holder(record.pid)
         if holder is None:
@@ -165,13 +174,21 @@ class Watch:
             saved = None if store is None else store.load()
             if saved is not None:
                 self._merger.unpack(saved["merger"])
-        except (Refused, SavedError, KeyError, TypeError) as error:
+                self._moment = _moment_of(saved["moment"])
+        except (Refused, SavedError, KeyError, TypeError, ValueError, AttributeError) as error:
             self._warn(f"the saved state is not used, the log is read from its start: {error}")
+            self._merger = self._new_merger()
             return None
         return saved
 
-    def _seek(self, saved: Mapping[str, Any] | None) -> None:
-        cursor = None if saved is None else saved.get("cursor")
+    def _resume(self, origin: Origin, saved: Mapping[str, Any] | None) -> None:
+        """Go on where the last watch stopped, unless the log has begun anew since, as the kernel's does at a boot."""
+        if saved is None:
+            return
+        if origin.boot not in (None, saved.get("boot")):
+            self._moment = Moment(wall=self._moment.wall, uptime=None)
+            return
+        cursor = saved.get("cursor")
         if not isinstance(cursor, str):
             return
         self._resumed = True
@@ -183,10 +200,29 @@ class Watch:
         store = self._outside.store
         if store is None:
             return
+        newest = reader.moment()
+        silent_seconds = self._outside.clock.monotonic() - self._last_line
+        moment = _plus(self._moment if newest == NEVER else newest, silent_seconds)
         try:
-            store.save({"cursor": self._cursor, "boot": reader.boot, "merger": self._merger.pack()})
+            store.save(
+                {
+                    "cursor": self._cursor,
+                    "boot": reader.boot,
+                    "moment": [moment.wall, moment.uptime],
+                    "merger": self._merger.pack(),
+                }
+            )
         except Refused as error:
-            self._warn(f"the place in the log could not be saved: {error}")
+            self._warn_once("save", f"the place in the log could not be saved: {error}")
+            return
+        self._saved_cursor = self._cursor
+        self._warned.pop("save", None)
+
+    def _warn_once(self, about: str, sentence: str) -> None:
+        """Warn, unless this was the last that was said about it: what stays broken is not said every few seconds."""
+        if self._warned.get(about) != sentence:
+            self._warned[about] = sentence
+            self._warn(sentence)
 
     # --- what is known of the machine -------------------------------------------------------------------------------
 
@@ -194,7 +230,7 @@ class Watch:
         context = Context(
             source=origin.source,
             timezone=self._timezone,
-            now=self._started,
+            now=self._outside.clock.now(),
             boot_time=origin.boot_time,
             boot=origin.boot,
             node=self._node or origin.node,
@@ -206,11 +242,39 @@ class Watch:
         return reader
 
     def _learn_gpus(self, origin: Origin) -> None:
-        for gpu in self._outside.inventory.gpus():
+        """Learn index and UUID of each GPU. The first list counts: one that is lost later leaves a hole, no shift."""
+        try:
+            gpus = self._outside.inventory.gpus()
+        except EdgeError as error:
+            self._warn_once("inventory", f"the numbers of the GPUs are not known: {error}")
+            return
+        for gpu in gpus:
             self._gpus[gpu.pci] = gpu
             if gpu.uuid:
                 self._merger.learn_uuid(gpu.pci, gpu.uuid, node=self._node or origin.node)
 
     def _renew(self, reader: KernelReader) -> None:
-        """Follow the machine's clock: stamps without a year, and a wall clock that was stepped."""
-        reader.renew(now=self._outside.clock.now(), boot_time=self._outside.log.origin().boot_time)
+        """Follow the machine before lines are read: a clock that went on or was stepped, a driver loaded later."""
+        origin = self._outside.log.origin()
+        reader.renew(now=self._outside.clock.now(), boot_time=origin.boot_time)
+        if not self._gpus:
+            self._learn_gpus(origin)
+
+
+def _plus(moment: Moment, seconds: float) -> Moment:
+    return Moment(
+        wall=None if moment.wall is None else moment.wall + seconds,
+        uptime=None if moment.uptime is None else moment.uptime + seconds,
+    )
+
+
+def _moment_of(saved: Any) -> Moment:
+    """Return the moment that was saved. Raises TypeError or ValueError when it is none."""
+    wall, uptime = (None if seconds is None else float(seconds) for seconds in saved)
+    return Moment(wall=wall, uptime=uptime)
+
+
+def _of_gap(gap: Gap) -> str:
+    """Return what a person should know of lost lines."""
+    lost = f" ({gap.missed} lines lost)" if gap.missed is not None and gap.missed > 1 else ""
+    return f"{gap.source}: {gap.why}{lost}"

@@ -41,7 +41,7 @@ def watch(asked: argparse.Namespace) -> int:
         log=live.log, processes=live.processes, inventory=live.inventory, clock=live.clock, store=live.store
     )
     watching = Watch(
-        outside, Merger(terms), tell=tell, warn=_warn, timezone=zone, node=asked.node or wiring.host_name()
+        outside, lambda: Merger(terms), tell=tell, warn=_warn, timezone=zone, node=asked.node or wiring.host_name()
     )
     stop = _Stop()
     signal.signal(signal.SIGTERM, stop.note)

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
+from io import BytesIO
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from gpuward.adapters.clock import SystemClock
 from gpuward.adapters.logfile import FinishedLog
@@ -98,7 +99,7 @@ def judgement(config: str | None, profile: str | None, *, options: Sequence[str]
 def _settings(config: str | None) -> Settings:
     path = Path(config or DEFAULT_CONFIG)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         if config is None:
             return Settings()
@@ -119,8 +120,17 @@ def finished_logs(files: Sequence[str], progress: Progress | None) -> list[LogFi
 def _finished_log(name: str, progress: Progress | None) -> LogFile:
     told = None if progress is None else (lambda done, size: progress(name, done, size))
     if name == "-":
-        return FinishedLog("standard input", sys.stdin.buffer, needles=NEEDLES, progress=told)
+        return FinishedLog("standard input", _standard_input(), needles=NEEDLES, progress=told)
     return FinishedLog(name, name, needles=NEEDLES, progress=told)
+
+
+def _standard_input() -> BinaryIO:
+    """Return standard input; closed before the start it is a closed stream, refused when read."""
+    if sys.stdin is not None:
+        return sys.stdin.buffer
+    closed = BytesIO()
+    closed.close()
+    return closed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """From a fault and the faults around it to a verdict, by the rows of the rule book. Which faults exist is in merge."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -165,7 +165,7 @@ def _apply(rule: Rule, draft: _Draft, live: LiveFault, *, found: tuple[LiveFault
     """Write into the draft what the rule says."""
     # The root is named, not another consequence of it: what nothing explains goes first, then the worst.
     cause = max(found, key=lambda other: (other.verdict.explained_by is None, other.base.level), default=None)
-    words = _Words(rule, live, found, cause)
+    words = _words(rule, live, found, cause)
     draft.rules.append(rule.id)
     draft.says.append(rule.say.format_map(words))
     _apply_level(rule, draft, cause)
@@ -229,47 +229,26 @@ def _settle(draft: _Draft, live: LiveFault) -> Verdict:
     )
 
 
-class _Words(Mapping[str, Any]):
-    """What a rule's sentences may name: {companion}, {count}, {code}, {within}, {facility} and the fault's details."""
+class _Words(dict[str, Any]):
+    """What a rule's sentences may name; what nobody knows is `?`."""
 
-    def __init__(self, rule: Rule, live: LiveFault, found: tuple[LiveFault, ...], cause: LiveFault | None) -> None:
-        self._rule = rule
-        self._live = live
-        self._found = found
-        self._cause = cause
+    def __missing__(self, _word: str) -> str:
+        return "?"
 
-    def __getitem__(self, word: str) -> Any:
-        match word:
-            case "companion":
-                return self._companion()
-            case "count":
-                return self._count()
-            case "code":
-                return self._live.code
-            case "within":
-                return span(self._rule.before_seconds)
-            case "facility":
-                return self._live.facility
-            case _:
-                return self._live.details.get(word, "?")
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(("companion", "count", "code", "within", "facility", *self._live.details))
-
-    def __len__(self) -> int:
-        return len(tuple(iter(self)))
-
-    def _count(self) -> int:
-        if "gpu" in self._rule.spread:
-            return len(_spread("gpu", self._found))
-        return len(self._found)
-
-    def _companion(self) -> str:
-        if self._cause is None:
-            return "?"
-        named = label(self._cause)
-        elsewhere = self._cause.pci is not None and self._cause.pci != self._live.pci
-        return f"{named} of {self._cause.pci}" if elsewhere else named
+def _words(rule: Rule, live: LiveFault, found: tuple[LiveFault, ...], cause: LiveFault | None) -> _Words:
+    """Return {companion}, {count}, {code}, {within}, {facility} and the fault's own details."""
+    words = _Words(live.details)
+    words.update(
+        count=len(_spread("gpu", found)) if "gpu" in rule.spread else len(found),
+        code=live.code,
+        within=span(rule.before_seconds),
+        facility=live.facility,
+    )
+    if cause is not None:
+        elsewhere = cause.pci is not None and cause.pci != live.pci
+        words["companion"] = f"{label(cause)} of {cause.pci}" if elsewhere else label(cause)
+    return words
 
 
 def span(seconds: float) -> str:

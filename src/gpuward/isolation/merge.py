@@ -6,7 +6,7 @@ records in the order they come, so how they are cut into batches changes nothing
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gpuward.isolation.around import Index
@@ -17,7 +17,6 @@ from gpuward.isolation.live import LiveFault, elapsed_seconds, fits_record
 from gpuward.isolation.saved import FORMAT, SavedError, pack_fault, unpack_fault
 from gpuward.isolation.terms import InForce, Terms
 from gpuward.model.fault import Change, ChangeKind, Fault, Verdict
-from gpuward.model.level import Level
 from gpuward.model.record import Record, RecordKind
 from gpuward.model.signal import NEVER, Moment
 
@@ -181,7 +180,7 @@ class Merger:
         live = LiveFault(
             key=key,
             machine=key[0],
-            id=f"{record.node or 'node'}.{record.boot}.{record.cursor}",
+            id=f"{record.node or 'node'}.{record.boot}.{_short(record.cursor)}",
             node=record.node,
             boot=record.boot,
             pci=record.pci,
@@ -350,6 +349,15 @@ def _identity_key(record: Record, grade: Grade) -> Key:
     return (record.boot, record.pci, minor, family, record.code)
 
 
+def _short(cursor: str) -> str:
+    """Return the cursor as a name carries it: a journal's is long, so a hash of it stands in."""
+    if not cursor.startswith("j"):
+        return cursor
+    from hashlib import blake2b  # noqa: PLC0415  it loads a large library, and only a journal needs it
+
+    return "j" + blake2b(cursor.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
 def _kind_of_change(was: Verdict, now: Verdict) -> ChangeKind | None:
     if now.level > was.level:
         return ChangeKind.WORSENED
@@ -361,8 +369,3 @@ def _kind_of_change(was: Verdict, now: Verdict) -> ChangeKind | None:
 
 def _later(one: Moment, other: Moment) -> Moment:
     return other if elapsed_seconds(one, other, same_boot=True) >= 0 else one
-
-
-def worst(faults: Iterable[Fault]) -> Level:
-    """Return the worst level among faults, IGNORE when there are none."""
-    return max((fault.verdict.level for fault in faults), default=Level.IGNORE)

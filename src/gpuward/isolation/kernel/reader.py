@@ -17,7 +17,14 @@ from gpuward.model.gpu import PciAddress
 from gpuward.model.record import Record, RecordKind
 from gpuward.model.signal import NEVER, Moment, Signal
 
-NEEDLES: tuple[bytes, ...] = (b"NVRM: ", b": SXid (", b"PCIe Bus Error: ", b"AER: ", b"Linux version ")
+NEEDLES: tuple[bytes, ...] = (
+    b"NVRM: ",
+    b": SXid (",
+    b"PCIe Bus Error: ",
+    b"AER: ",
+    b"Linux version ",
+    b'"MESSAGE":[',  # a journal message with bytes that are no text comes as numbers, so nothing of it can be sought
+)
 """A line of a file without any of these is nothing of ours. Each costs a pass over the file, so there are few."""
 
 _FIRST_BOOT = 1
