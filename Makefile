@@ -46,7 +46,7 @@ docs: $(STAMP) ## write the pages that come from the rows and the commands
 
 docs-site: $(STAMP) ## build the documentation as a site, broken links are errors
 	@sh tools/install.sh $(MAIN_PYTHON) .venv-docs docs
-	.venv-docs/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 
 bench: $(STAMP) ## speed and memory, as ratios in one run
 	$(BIN)/python bench/bench.py

@@ -95,7 +95,7 @@ def test_a_place_that_is_gone_is_told_and_what_is_read_again_is_not_told_again()
 
 def test_after_a_reboot_the_ring_of_the_new_boot_is_read_from_its_start() -> None:
     world = World()
-    world.watch(*[world.ring(1, TORN)] * 3, seconds=5)
+    world.watch(*[world.ring(1, "usb 1-1: new device")] * 3, seconds=5)
     rebooted = World(clock=PretendClock(START + 600, monotonic=5.0), store=world.store)
     rebooted.origin = dataclasses.replace(world.origin, boot="0ther800")
     told = rebooted.watch(rebooted.ring(0, LOST), *[rebooted.ring(0, "usb 1-1: new device")] * 9, seconds=5)
@@ -142,6 +142,15 @@ def test_after_a_clock_step_a_live_line_is_no_history_has_the_new_time_and_its_h
     assert told[0].change.fault.details["pod_uid"] == POD
 
 
+@pytest.mark.parametrize("step_seconds", [4 * 3600.0, -4 * 3600.0])
+def test_a_clock_step_between_two_lines_of_one_boot_does_not_part_cause_and_consequence(step_seconds: float) -> None:
+    world = World()
+    told = world.watch(
+        world.ring(1, LOST), At(2, lambda: world.clock.step(step_seconds)), world.ring(3, TORN), seconds=8
+    )
+    assert said(told) == [("began", 79, "P0"), ("began", 45, "ignore")]
+
+
 def test_a_user_record_does_not_act() -> None:
     world = World()
     told = world.watch(world.ring(1, LOST, facility="user"), world.ring(2, TORN, facility="user"), seconds=90)
@@ -154,7 +163,8 @@ def test_a_user_record_neither_explains_nor_joins_what_the_kernel_reported() -> 
     told = world.watch(
         world.ring(1, LOST, facility="user"), world.ring(2, TORN), world.ring(3, LOST), seconds=5
     )
-    assert said(told) == [("began", 79, "P2"), ("began", 45, "P2"), ("began", 79, "P0")]
+    assert said(told) == [("began", 79, "P2"), ("began", 45, "P2"), ("began", 79, "P0"), ("explained", 45, "ignore")]
+    assert told[-1].change.fault.verdict.explained_by == told[-2].change.fault.id
 
 
 def test_a_user_record_acts_where_a_drill_accepts_it() -> None:
@@ -169,11 +179,12 @@ def test_stamps_without_a_year_are_right_on_both_sides_of_new_year() -> None:
         *events(
             (5, f"Dec 31 23:59:55 gpu-17 kernel: {LOST}"),
             (15, f"Jan  1 00:00:05 gpu-17 kernel: {xid_text(31, 'MMU Fault', pci='0000:0a:00')}"),
-            (30 * 86400, f"Jan 31 00:00:10 gpu-17 kernel: {xid_text(13, 'SM', pci='0000:3b:00')}"),
+            (20, lambda: world.clock.wait(30 * 86400)),
+            (30 * 86400 + 25, f"Jan 31 00:00:15 gpu-17 kernel: {xid_text(13, 'SM', pci='0000:3b:00')}"),
         ),
-        seconds=31 * 86400,
+        seconds=30 * 86400 + 30,
     )
-    assert [one.change.fault.first.wall for one in told] == [eve + 5, eve + 15, eve + 20 + 30 * 86400]
+    assert [one.change.fault.first.wall for one in told] == [eve + 5, eve + 15, eve + 25 + 30 * 86400]
     assert not any(one.history for one in told)
 
 

@@ -156,7 +156,7 @@ def live(kernel_log: str | None, *, state_dir: str | None, proc_root: str) -> Li
 
 def _kernel_log(name: str | None) -> KernelLog:
     if name is None:
-        name = KMSG if os.access(KMSG, os.R_OK) else "journal"
+        name = KMSG if _may_read(KMSG) else "journal"
     if name == "journal":
         from gpuward.adapters.journal import Journal  # noqa: PLC0415  one of three, picked here
 
@@ -168,3 +168,12 @@ def _kernel_log(name: str | None) -> KernelLog:
     from gpuward.adapters.follow import FollowedFile  # noqa: PLC0415  as above
 
     return FollowedFile(name)
+
+
+def _may_read(path: str) -> bool:
+    """Return whether the kernel lets us open it: its mode says little where dmesg_restrict is set."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True

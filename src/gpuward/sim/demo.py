@@ -1,10 +1,12 @@
 """`make demo`: a pretend server falls ill while the real commands read its log. This machine is not touched."""
 
+import argparse
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpuward.sim.server import Line, build_proc, write_log
@@ -14,17 +16,22 @@ SPEED = 10.0
 _SETTLE_SECONDS = 1.5
 
 
-def run() -> int:
+def run(words: Sequence[str] | None = None) -> int:
     """Run the demonstration; return 0 when every part of it ended as it should."""
+    parser = argparse.ArgumentParser(prog="python -m gpuward.sim.demo", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--speed", type=float, default=SPEED, help=f"record seconds a second (default: {SPEED:g})")
+    speed = parser.parse_args(words).speed
+    if not speed > 0:
+        parser.error("--speed must be more than 0")
     with tempfile.TemporaryDirectory(prefix="gpuward-demo-") as folder:
-        return _run(Path(folder))
+        return _run(Path(folder), speed)
 
 
-def _run(folder: Path) -> int:
+def _run(folder: Path, speed: float) -> int:
     log = folder / "kern.log"
     log.touch()
     build_proc(folder / "proc")
-    _say("A pretend server with eight GPUs writes its kernel log, ten times as fast as life; gpuward watches it.")
+    _say(f"A pretend server with eight GPUs writes its kernel log, {speed:g} times as fast as life; gpuward watches it.")
     _say("What you see below is said the moment the line is written.\n")
     watch = subprocess.Popen(  # noqa: S603  our own command
         [
@@ -40,7 +47,7 @@ def _run(folder: Path) -> int:
         ]
     )
     time.sleep(1.0)
-    write_log(log, speed=SPEED, tell=_tell)
+    write_log(log, speed=speed, tell=_tell)
     time.sleep(_SETTLE_SECONDS)
     watch.send_signal(signal.SIGINT)
     ended = watch.wait(timeout=10)
