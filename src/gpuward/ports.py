@@ -36,6 +36,9 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Return seconds on a clock that never goes back."""
 
+    def sleep(self, seconds: float) -> None:
+        """Let `seconds` pass."""
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:

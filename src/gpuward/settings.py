@@ -1,13 +1,15 @@
 """The settings document, checked whole: every mistake is named with its place. Where it lies is not here."""
 
+import contextlib
+import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpuward.isolation.catalogue.book import Book
-from gpuward.isolation.catalogue.rules import OPTIONS, PROFILES, RuleBook, RuleError
+from gpuward.isolation.catalogue.rules import OPTIONS, PROFILES, RuleBook
 from gpuward.isolation.grade import Grade, Policy, grade, grade_part
 from gpuward.isolation.terms import Terms
 from gpuward.model.level import LEVELS, FaultClass, Level
@@ -15,7 +17,8 @@ from gpuward.model.record import Record, RecordKind
 
 USER_OPTIONS = OPTIONS - {"accept_user_records"}
 """Options that a document may turn on; accepting user records is a word on the command line, for tests and drills."""
-_CODE = re.compile(r"(?:xid|sxid):[0-9]{1,5}", re.ASCII)
+_CODE = re.compile(r"(?:xid|sxid):(?:0|[1-9][0-9]{0,4})", re.ASCII)
+"""As faults are named, so without leading zeros: another spelling would be taken and never fit."""
 
 
 class SettingsError(ValueError):
@@ -45,14 +48,17 @@ def read_settings(text: str, *, name: str, book: Book, rules: RuleBook) -> Setti
     """
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # not only TOMLDecodeError: a number or a nesting may be beyond Python
         raise SettingsError(f"{name}: not TOML: {error}") from error
-    reading = _Reading(name=name, lines=text.splitlines(), kinds=frozenset(book.others), mistakes=[])
+    reading = _Reading(name=name, text=text, kinds=frozenset(book.others), mistakes=[])
     known = {"profile", "options", "levels", "classes", "rules"}
     for word in table.keys() - known:
-        reading.wrong(word, f"no such setting; allowed are {', '.join(sorted(known))}")
+        reading.wrong((word,), f"no such setting; allowed are {', '.join(sorted(known))}")
     settings = Settings(
-        profile=reading.one_of(table.get("profile", "default"), PROFILES, "profile"),
+        profile=reading.one_of(table.get("profile", "default"), PROFILES, ("profile",)),
         options=reading.options(table.get("options", [])),
         levels=reading.by_fault(table.get("levels", {}), "levels", LEVELS),
         classes=reading.by_fault(table.get("classes", {}), "classes", {str(word): word for word in FaultClass}),
@@ -87,21 +93,41 @@ def grading(book: Book, policy: Policy) -> Callable[[Record], Grade | None]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Column:
+    """A column of a rule that may be set: which values fit, and the words for that."""
+
+    fits: Callable[[Any], bool]
+    allowed: str
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+_SECONDS = _Column(_is_number, "must be a number of seconds, 0 or more")
+_ENABLED = _Column(lambda value: isinstance(value, bool), "must be true or false")
+_COUNT = _Column(
+    lambda value: _is_number(value) and isinstance(value, int) and value > 0, "must be a whole number, 1 or more"
+)
+_OF_RULES = {"before_seconds": _SECONDS, "after_seconds": _SECONDS, "count": _COUNT, "enabled": _ENABLED}
+_OF_IDENTITIES = {"gap_seconds": _SECONDS}
+
+
+@dataclass(frozen=True, slots=True)
 class _Reading:
     """Reads values and collects every mistake, so that a person sees all of them at once."""
 
     name: str
-    lines: list[str]
+    text: str
     kinds: frozenset[str]
     mistakes: list[str]
 
-    def wrong(self, where: str, what: str) -> None:
-        word = where.rsplit(".", 1)[-1]
-        line = next((at for at, text in enumerate(self.lines, 1) if word in text), None)
+    def wrong(self, where: tuple[str, ...], what: str) -> None:
+        line = _line_of(self.text, where)
         place = f"{self.name}, line {line}" if line else self.name
-        self.mistakes.append(f"{place}, {where}: {what}")
+        self.mistakes.append(f"{place}, {'.'.join(where)}: {what}")
 
-    def one_of(self, word: Any, allowed: Iterable[str], where: str) -> str:
+    def one_of(self, word: Any, allowed: Iterable[str], where: tuple[str, ...]) -> str:
         allowed = sorted(allowed)
         if word not in allowed:
             self.wrong(where, f"{word!r} is unknown; allowed are {', '.join(allowed)}")
@@ -110,33 +136,73 @@ class _Reading:
 
     def options(self, words: Any) -> frozenset[str]:
         if not isinstance(words, list):
-            self.wrong("options", "must be a list of words")
+            self.wrong(("options",), "must be a list of words")
             return frozenset()
-        return frozenset(self.one_of(word, USER_OPTIONS, "options") for word in words)
+        return frozenset(self.one_of(word, USER_OPTIONS, ("options",)) for word in words)
 
     def by_fault(self, rows: Any, table: str, allowed: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(rows, dict):
-            self.wrong(table, "must be a table")
+            self.wrong((table,), "must be a table")
             return {}
         for key in rows:
             if not _CODE.fullmatch(key) and key not in self.kinds:
                 kinds = ", ".join(sorted(self.kinds))
-                self.wrong(f"{table}.{key}", f"names no fault; allowed are xid:CODE, sxid:CODE, {kinds}")
-        return {key: allowed[self.one_of(word, allowed, f"{table}.{key}")] for key, word in rows.items()}
+                self.wrong((table, key), f"names no fault; allowed are xid:CODE, sxid:CODE, {kinds}")
+        return {key: allowed[self.one_of(word, allowed, (table, key))] for key, word in rows.items()}
 
     def rules(self, rows: Any, book: RuleBook) -> dict[str, Mapping[str, Any]]:
-        if not isinstance(rows, dict) or not all(isinstance(row, dict) for row in rows.values()):
-            self.wrong("rules", 'must be tables such as [rules."R31-same-gpu"]')
+        if not isinstance(rows, dict):
+            self.wrong(("rules",), 'must be tables such as [rules."R31-same-gpu"]')
             return {}
+        identities = {row.id for row in book.identities}
         for rule_id, row in rows.items():
-            for column, value in row.items():
-                number = isinstance(value, (int, float)) and value >= 0
-                if (column == "enabled") is not isinstance(value, bool) or not number:
-                    self.wrong(f"rules.{rule_id}.{column}", "must be a number of 0 or more (enabled: true or false)")
-        try:
-            book.tuned(rows)
-        except RuleError as error:
-            for mistake in str(error).splitlines():
-                where, _, what = mistake.partition(": ")
-                self.wrong(where, what)
+            where = ("rules", rule_id)
+            if not isinstance(row, dict):
+                self.wrong(where, f'must be a table: [rules."{rule_id}"]')
+            elif rule_id in identities:
+                self._columns(row, _OF_IDENTITIES, where)
+            elif book.rule(rule_id) is not None:
+                self._columns(row, _OF_RULES, where)
+            else:
+                self.wrong(where, "there is no such rule; `gpuward explain --list` names them")
         return rows
+
+    def _columns(self, row: Mapping[str, Any], allowed: Mapping[str, _Column], where: tuple[str, ...]) -> None:
+        for name, value in row.items():
+            column = allowed.get(name)
+            if column is None:
+                self.wrong((*where, name), f"cannot be set here; allowed are {', '.join(sorted(allowed))}")
+            elif not column.fits(value):
+                self.wrong((*where, name), column.allowed)
+
+
+def _line_of(text: str, where: tuple[str, ...]) -> int | None:
+    """Return the line on which the value at `where` begins, or the nearest table around it."""
+    lines: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.split("\n"), 1):
+        paths = _paths(line.removesuffix("\r"))
+        if line.lstrip().startswith("["):
+            table = max(paths, key=len, default=table)
+            paths = [table[:depth] for depth in range(1, len(table) + 1)]
+        else:
+            paths = [table + path for path in paths]
+        for path in paths:
+            lines.setdefault(path, number)
+    around = (where[:depth] for depth in range(len(where), 0, -1))
+    return next((lines[path] for path in around if path in lines), None)
+
+
+def _paths(line: str) -> list[tuple[str, ...]]:
+    """Return the keys that a line of the document spells; a value that goes on below is not needed for that."""
+    for complete in (line, f"{line.partition('=')[0]} = 0"):
+        with contextlib.suppress(ValueError, RecursionError):
+            return list(_paths_of(tomllib.loads(complete)))
+    return []
+
+
+def _paths_of(table: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    for key, value in table.items():
+        yield (key,)
+        if isinstance(value, dict):
+            yield from ((key, *path) for path in _paths_of(value))

@@ -1,4 +1,4 @@
-"""What every live kernel log promises, tried on all three: the kernel's ring, a followed file and the journal."""
+"""What every live kernel log promises, tried on the kernel's ring, a followed file, the journal and a pretend one."""
 
 import contextlib
 import secrets
@@ -14,9 +14,10 @@ from gpuward.adapters.follow import FollowedFile
 from gpuward.adapters.journal import Journal
 from gpuward.adapters.kmsg import Kmsg
 from gpuward.model.signal import Signal
-from gpuward.ports import KernelLog
+from gpuward.ports import KernelLog, Origin
 from tests.kit.journal import Entry, make_journal, need_journal
 from tests.kit.kmsg import kmsg_writer
+from tests.kit.pretend import PretendClock, PretendLog, Script
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,22 @@ def _journal(folder: Path, token: str) -> Iterator[World]:
     yield World(write, lambda: Journal(files=[str(file)]), token, quiet_seconds=0.5)
 
 
-WORLDS = {"ring": _ring, "file": _file, "journal": _journal}
+@contextlib.contextmanager
+def _pretend(_folder: Path, token: str) -> Iterator[World]:
+    script, clock = Script(), PretendClock()
+    origin = Origin(source="pretend", boot=None, boot_time=None, node=None)
+    yield World(
+        lambda text: script.add(f"gpuward test {token} {text}"),
+        lambda: PretendLog(script, clock, origin=origin),
+        token,
+    )
 
 
-@pytest.fixture(params=[pytest.param(name, marks=[] if name == "file" else pytest.mark.real) for name in WORLDS])
+WORLDS = {"ring": _ring, "file": _file, "journal": _journal, "pretend": _pretend}
+MARKS = {"ring": [pytest.mark.real, pytest.mark.xdist_group("kmsg")], "journal": [pytest.mark.real]}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, [])) for name in WORLDS])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     with WORLDS[request.param](tmp_path, secrets.token_hex(8)) as made:
         yield made

@@ -39,6 +39,7 @@ def test_the_dictionary_lines_are_dropped_and_escapes_stay() -> None:
 
 
 @pytest.mark.real
+@pytest.mark.xdist_group("kmsg")
 def test_a_record_comes_with_its_frame_sequence_and_cursor(write: Callable[[bytes], None]) -> None:
     token = secrets.token_hex(8)
     write(f"gpuward test {token} café back\\slash".encode())
@@ -52,6 +53,7 @@ def test_a_record_comes_with_its_frame_sequence_and_cursor(write: Callable[[byte
 
 
 @pytest.mark.real
+@pytest.mark.xdist_group("kmsg")
 def test_boot_time_and_the_record_s_clock_give_the_time_of_day(write: Callable[[bytes], None]) -> None:
     token = secrets.token_hex(8)
     with closing(Kmsg()) as log:
@@ -65,6 +67,7 @@ def test_boot_time_and_the_record_s_clock_give_the_time_of_day(write: Callable[[
 
 
 @pytest.mark.real
+@pytest.mark.xdist_group("kmsg")
 def test_origin_names_this_boot_and_machine() -> None:
     origin = Kmsg().origin()
     assert origin.boot is not None
@@ -75,6 +78,7 @@ def test_origin_names_this_boot_and_machine() -> None:
 
 
 @pytest.mark.real
+@pytest.mark.xdist_group("kmsg")
 def test_the_place_just_before_the_oldest_record_still_counts() -> None:
     need_kmsg()
     with closing(Kmsg()) as log:
@@ -87,6 +91,7 @@ def test_the_place_just_before_the_oldest_record_still_counts() -> None:
 
 
 @pytest.mark.real
+@pytest.mark.xdist_group("kmsg")
 @pytest.mark.skipif("GPUWARD_FLOOD_KMSG" not in os.environ, reason="empties this machine's kernel log; ask for it")
 def test_an_overwritten_ring_is_one_gap_that_counts_what_was_lost(write: Callable[[bytes], None]) -> None:
     with closing(Kmsg()) as log:

@@ -36,6 +36,10 @@ class PretendClock:
         self._now += seconds
         self._monotonic += seconds
 
+    def sleep(self, seconds: float) -> None:
+        """Let time go on, as the port has it."""
+        self.wait(seconds)
+
     def step(self, seconds: float) -> None:
         """Set the time of day forward or back."""
         self._now += seconds

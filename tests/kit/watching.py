@@ -2,12 +2,10 @@
 
 import contextlib
 import json
-import queue
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -73,9 +71,7 @@ class World:
         """Return a record of the kernel's ring that is written so many seconds from now."""
         at = self.clock.monotonic() + seconds
         priority = {"kern": 3, "user": 11}[facility]
-        return At(
-            seconds, render.kmsg(body, priority=priority, facility=facility, microseconds=round(at * 1e6)).text
-        )
+        return At(seconds, render.kmsg(body, priority=priority, facility=facility, microseconds=round(at * 1e6)).text)
 
     def watch(self, *events: At, seconds: float, oldest: int = 0) -> list[Told]:
         """Watch for so long while the events happen; return what was told, closed faults left out."""
@@ -89,7 +85,7 @@ class World:
             outside,
             lambda: Merger(terms(options=self.options)),
             tell=told.append,
-            warn=self.warnings.append,
+            warn=self._warn,
             timezone=UTC,
             node="gpu-17",
         )
@@ -99,6 +95,10 @@ class World:
         finally:
             self.told += told
         return [one for one in told if one.change.kind is not ChangeKind.CLOSED]
+
+    def _warn(self, sentence: str) -> None:
+        if not sentence.startswith("watching "):
+            self.warnings.append(sentence)
 
 
 def said(told: Sequence[Told]) -> list[tuple[str, int | None, str]]:
@@ -118,7 +118,7 @@ class Running:
         self.process = process
         self.output: list[str] = []
         self.complaints: list[str] = []
-        self._came: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._came = threading.Condition()
         self._readers = [
             threading.Thread(target=self._read, args=(process.stdout, self.output), daemon=True),
             threading.Thread(target=self._read, args=(process.stderr, self.complaints), daemon=True),
@@ -128,13 +128,12 @@ class Running:
 
     def wait_for(self, wanted: Callable[[str], bool], *, seconds: float = 20) -> str:
         """Return the first line, of either stream, that is wanted; the test fails when none comes."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            with contextlib.suppress(queue.Empty):
-                line = self._came.get(timeout=left)
-                if wanted(line):
-                    return line
-        raise AssertionError(f"it never came; said so far: {self.output} {self.complaints}")
+        with self._came:
+            self._came.wait_for(lambda: any(map(wanted, self._said())), timeout=seconds)
+            said = self._said()
+        found = next(filter(wanted, said), None)
+        assert found is not None, f"it never came; said so far: {said}"
+        return found
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal, wait for the end, and return the exit code."""
@@ -150,8 +149,12 @@ class Running:
 
     def _read(self, stream: Any, into: list[str]) -> None:
         for line in stream:
-            into.append(line)
-            self._came.put(line)
+            with self._came:
+                into.append(line)
+                self._came.notify_all()
+
+    def _said(self) -> list[str]:
+        return [*self.output, *self.complaints]
 
 
 @contextlib.contextmanager

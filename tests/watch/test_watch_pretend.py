@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from gpuward.agent.watch import MOST_FAILURES
 from gpuward.model.gpu import Gpu
 from gpuward.model.signal import Gap
 from gpuward.ports import Holder, Refused, Unreachable
@@ -34,6 +35,41 @@ def test_a_fault_is_told_with_its_gpu_its_holder_and_the_time_of_its_line() -> N
     held = {"command": "python3 train.py", "container_id": "c" * 64, "pod_uid": POD, "session": 7, "job": POD}
     assert held.items() <= dict(fault.details).items()
     assert fault.id == "gpu-17.b00t1d42.p0"
+
+
+def syslog(seconds: float, body: str) -> str:
+    return f"{datetime.fromtimestamp(START + seconds, UTC).isoformat(timespec='microseconds')} gpu-17 kernel: {body}"
+
+
+def with_uptime(hour: int, seconds: int, body: str) -> str:
+    return f"Nov 30 {hour:02d}:12:{seconds:02d} gpu-17 kernel: [{seconds:5d}.000000] {body}"
+
+
+@pytest.mark.parametrize(
+    "restarted",
+    [
+        False,
+        pytest.param(
+            True,
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([syslog(1, LOST)], [syslog(300, "Linux version 6.8.0 (build) #1 SMP"), syslog(320, LOST)]),
+        ([with_uptime(3, 50, LOST)], [with_uptime(4, 10, LOST)]),
+    ],
+    ids=["boot line", "uptime"],
+)
+def test_a_gpu_lost_again_after_a_reboot_is_told_again(before: list[str], after: list[str], *, restarted: bool) -> None:
+    world = World(origin=TEXT)
+    first, later = events(*((1, line) for line in before)), events(*((0 if restarted else 2, line) for line in after))
+    if restarted:
+        told = [*world.watch(*first, seconds=5), *world.watch(*later, seconds=5)]
+    else:
+        told = world.watch(*first, *later, seconds=8)
+    assert said(told) == [("began", 79, "P0")] * 2
 
 
 def test_lost_lines_are_warned_of_and_reading_goes_on() -> None:
@@ -73,6 +109,7 @@ def test_a_45_that_waits_is_explained_by_what_was_written_while_no_watch_ran() -
     told = world.watch(late, seconds=5)
     assert said(told) == [("began", 31, "P1"), ("explained", 45, "ignore")]
     assert told[1].change.fault.verdict.explained_by == told[0].change.fault.id
+    assert not any(one.history for one in told), "nobody was told of it before"
 
 
 def test_a_restart_tells_nothing_twice_and_goes_on() -> None:
@@ -112,6 +149,12 @@ def test_what_stood_in_the_log_before_is_history_and_its_pid_is_not_looked_up() 
     assert [(one.change.fault.code, one.history) for one in told] == [(79, True), (31, False)]
     assert "pod_uid" not in told[0].change.fault.details
     assert world.processes.asked == [7]
+
+
+def test_a_live_line_with_a_stamp_of_whole_seconds_is_no_history() -> None:
+    clock = PretendClock(datetime(2026, 11, 30, 3, 12, 7, 700_000, tzinfo=UTC).timestamp())
+    told = World(clock=clock, origin=TEXT).watch(*events((0.1, f"Nov 30 03:12:07 gpu-17 kernel: {LOST}")), seconds=2)
+    assert [one.history for one in told] == [False]
 
 
 def test_the_pid_of_a_line_without_a_time_is_not_looked_up() -> None:
@@ -160,9 +203,7 @@ def test_a_user_record_does_not_act() -> None:
 
 def test_a_user_record_neither_explains_nor_joins_what_the_kernel_reported() -> None:
     world = World()
-    told = world.watch(
-        world.ring(1, LOST, facility="user"), world.ring(2, TORN), world.ring(3, LOST), seconds=5
-    )
+    told = world.watch(world.ring(1, LOST, facility="user"), world.ring(2, TORN), world.ring(3, LOST), seconds=5)
     assert said(told) == [("began", 79, "P2"), ("began", 45, "P2"), ("began", 79, "P0"), ("explained", 45, "ignore")]
     assert told[-1].change.fault.verdict.explained_by == told[-2].change.fault.id
 
@@ -196,14 +237,30 @@ def test_old_stamps_without_a_year_are_of_the_year_that_ended() -> None:
     assert told.history
 
 
-def test_a_log_that_dies_ends_the_watch_after_what_came_was_told_and_saved() -> None:
+def test_a_log_that_stays_away_ends_the_watch_after_what_came_was_told_and_saved() -> None:
     world = World()
+    gone = [At(2, Unreachable("the ring is gone; look for it"))] * (MOST_FAILURES + 1)
     with pytest.raises(Unreachable, match="the ring is gone"):
-        world.watch(world.ring(1, LOST), At(2, Unreachable("the ring is gone; look for it")), seconds=10)
+        world.watch(world.ring(1, LOST), *gone, seconds=100)
+    assert world.warnings.count("the ring is gone; look for it") == 1
     assert said(world.told) == [("began", 79, "P0")]
     assert world.store.text is not None
     assert world.log is not None
     assert world.log.closed
+
+
+def test_a_log_that_comes_back_is_read_on() -> None:
+    world = World()
+    gone = [At(2, Unreachable("the ring is gone; look for it"))] * 3
+    world.watch(world.ring(1, LOST), *gone, world.ring(10, xid_text(43, "Ch 00000008", pci="0000:3b:00")), seconds=20)
+    assert said(world.told) == [("began", 79, "P0"), ("began", 43, "P2")]
+    assert world.warnings == ["the ring is gone; look for it"]
+
+
+def test_a_log_that_was_never_there_ends_the_watch_at_once() -> None:
+    world = World()
+    with pytest.raises(Unreachable, match="the ring is gone"):
+        world.watch(At(0, Unreachable("the ring is gone; look for it")), seconds=100)
 
 
 def test_a_place_that_cannot_be_saved_is_said_once_and_the_watch_goes_on() -> None:
@@ -225,6 +282,21 @@ def test_trouble_with_saving_that_comes_back_is_said_again() -> None:
     assert len(world.warnings) == 2
 
 
+def test_what_was_told_is_saved_at_once() -> None:
+    world = World()
+    saved: list[str] = []
+    world.watch(
+        world.ring(1, LOST), world.ring(2, TORN), At(3, lambda: saved.append(world.store.text or "")), seconds=10
+    )
+    assert '"cursor": "p1"' in saved[0]
+
+
+def test_the_place_is_saved_at_the_end() -> None:
+    world = World()
+    world.watch(world.ring(1, "usb 1-1: new device"), world.ring(2, "usb 1-1: gone"), seconds=3)
+    assert '"cursor": "p1"' in (world.store.text or "")
+
+
 def test_a_quiet_log_is_not_saved_again_and_again() -> None:
     world = World()
     world.watch(world.ring(1, LOST), seconds=600)
@@ -241,8 +313,8 @@ def test_lines_that_are_nothing_of_ours_move_the_saved_place_every_few_seconds()
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda text: "[]",
-        lambda text: "{}",
+        lambda _text: "[]",
+        lambda _text: "{}",
         lambda text: text.replace('"merger"', '"mergers"'),
         lambda text: text.replace('"moment"', '"moments"'),
         lambda text: text.replace('"format": 1', '"format": 0'),

@@ -15,3 +15,7 @@ class SystemClock:
     def monotonic(self) -> float:
         """Return seconds on a clock that never goes back."""
         return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Let `seconds` pass."""
+        time.sleep(seconds)

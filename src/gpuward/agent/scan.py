@@ -15,13 +15,18 @@ CHATTER = frozenset({RecordKind.NVRM_OTHER, RecordKind.NVSWITCH_OTHER})
 BROKEN = frozenset({RecordKind.XID_MALFORMED, RecordKind.SXID_MALFORMED})
 _FUTURE_SECONDS = 300.0
 _HEAD_LINES = 200
+NOTES_MOST = 20
+"""Notes told one by one; a file of lines that are too long would make thousands, and each would be kept."""
 
 Open = Callable[[LogFile], KernelReader]
 
 
 @dataclass(slots=True)
 class Pass:
-    """What a pass over logs saw so far. `failures` are inputs that could not be read to their end."""
+    """What a pass over logs saw so far. `failures` are inputs that could not be read to their end.
+
+    `notes` are the first of what was passed over or looks wrong, `unsaid` counts the others.
+    """
 
     now: float
     lines: int = 0
@@ -29,6 +34,14 @@ class Pass:
     unparsed: int = 0
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    unsaid: int = 0
+
+    def note(self, sentence: str) -> None:
+        """Keep a note for the person who reads the result."""
+        if len(self.notes) < NOTES_MOST:
+            self.notes.append(sentence)
+        else:
+            self.unsaid += 1
 
 
 def records(seen: Pass, logs: Iterable[LogFile], reader_of: Open) -> Iterator[Record]:
@@ -79,7 +92,7 @@ def _of_log(seen: Pass, log: LogFile, reader: KernelReader) -> Iterator[Record]:
     try:
         for signal in log.signals():
             if isinstance(signal, Gap):
-                seen.notes.append(f"{signal.source}: {signal.why}")
+                seen.note(f"{signal.source}: {signal.why}")
                 continue
             record = reader.read(signal)
             if record is None:
@@ -100,7 +113,7 @@ def _of_log(seen: Pass, log: LogFile, reader: KernelReader) -> Iterator[Record]:
         seen.lines = before[0] + tally.lines
         seen.unparsed += tally.skipped
         if future.count:
-            seen.notes.append(
+            seen.note(
                 f"{log.name}: {future.count} lines lie in the future, by up to {future.by_seconds(seen.now)} s: "
                 "check the clock of that machine, --timezone and --boot-time"
             )

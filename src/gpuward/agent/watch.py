@@ -1,6 +1,6 @@
 """Follow a kernel log: each line read, merged and told as it comes. It changes nothing on the machine."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Any
@@ -12,14 +12,18 @@ from gpuward.model.fault import Change
 from gpuward.model.gpu import Gpu
 from gpuward.model.record import Record
 from gpuward.model.signal import NEVER, Gap, Moment, Signal
-from gpuward.ports import Clock, EdgeError, Inventory, KernelLog, Origin, Processes, Refused, Store
+from gpuward.ports import Clock, EdgeError, Inventory, KernelLog, Origin, Processes, Refused, Store, Unreachable
 
 READ_SECONDS = 1.0
 """How long one read waits: how late a stop, a waiting verdict or a clock step may be noticed."""
 SAVE_SECONDS = 5.0
 """How old the saved place may be when nothing of ours came; after a change it is saved at once."""
+MOST_FAILURES = 30
+"""How often in a row a log that was read before may be out of reach before the watch gives up."""
 _FRESH_SECONDS = 60.0
 """How old a line may be for its pid to still mean the same process."""
+_STAMP_SECONDS = 1.0
+"""How far a live line's stamp may lie behind: many are of whole seconds, and the kernel's clock runs a little off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class Watch:
         self._warn = warn
         self._timezone = timezone
         self._node = node
+        self._host: str | None = None
         self._gpus: dict[str, Gpu] = {}
         self._cursor: str | None = None
         self._saved_cursor: str | None = None
@@ -75,6 +80,8 @@ class Watch:
         self._last_line = 0.0
         self._next_save = 0.0
         self._warned: dict[str, str] = {}
+        self._heard = False
+        self._failures = 0
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Watch until `stopped` says so; the place is saved at the end.
@@ -83,8 +90,11 @@ class Watch:
         """
         self._began = self._last_line = self._outside.clock.monotonic()
         origin = self._outside.log.origin()
+        self._host = origin.node
+        # Said after the beginning was noted: whoever reads it may take what comes from here on as new.
+        self._warn(f"watching {origin.source}; nothing on this machine is changed")
         saved = self._load()
-        self._learn_gpus(origin)
+        self._learn_gpus()
         reader = self._reader(origin, saved)
         try:
             self._resume(origin, saved)
@@ -97,7 +107,7 @@ class Watch:
     # --- one round --------------------------------------------------------------------------------------------------
 
     def _take(self, reader: KernelReader) -> None:
-        signals = self._outside.log.read(READ_SECONDS)
+        signals = self._signals()
         monotonic = self._outside.clock.monotonic()
         if signals:
             self._last_line = monotonic
@@ -112,6 +122,22 @@ class Watch:
         if told or (self._cursor != self._saved_cursor and monotonic >= self._next_save):
             self._save(reader)
             self._next_save = monotonic + SAVE_SECONDS
+
+    def _signals(self) -> Sequence[Signal | Gap]:
+        """Return what came. A log that is gone for a moment (its program is restarted) is asked again, a while."""
+        try:
+            signals = self._outside.log.read(READ_SECONDS)
+        except Unreachable as error:
+            self._failures += 1
+            if not self._heard or self._failures > MOST_FAILURES:
+                raise
+            self._warn_once("log", f"{error}")
+            self._outside.clock.sleep(READ_SECONDS)
+            return ()
+        self._heard = True
+        self._failures = 0
+        self._warned.pop("log", None)
+        return signals
 
     def _read(self, reader: KernelReader, signal: Signal) -> bool:
         self._cursor = signal.cursor
@@ -140,7 +166,7 @@ class Watch:
         age_seconds = self._age_seconds(moment)
         if self._resumed or age_seconds is None:
             return False
-        return age_seconds > self._outside.clock.monotonic() - self._began
+        return age_seconds > self._outside.clock.monotonic() - self._began + _STAMP_SECONDS
 
     def _age_seconds(self, moment: Moment) -> float | None:
         return None if moment.wall is None else self._outside.clock.now() - moment.wall
@@ -152,7 +178,7 @@ class Watch:
         none.
         """
         age_seconds = self._age_seconds(record.moment)
-        if record.pid is None or age_seconds is None or age_seconds > _FRESH_SECONDS:
+        if record.pid is None or age_seconds is None or age_seconds > _FRESH_SECONDS or self._is_elsewhere(record):
             return record
         holder = self._outside.processes.holder(record.pid)
         if holder is None:
@@ -165,6 +191,11 @@ class Watch:
         }
         job = holder.pod_uid or (None if holder.session is None else f"session {holder.session}")
         return replace(record, details={**record.details, **held, **({"job": job} if job else {})})
+
+    def _is_elsewhere(self, record: Record) -> bool:
+        """Return whether the line is of another machine, as in a central log; domains are left out of names."""
+        ours = {name.split(".", 1)[0] for name in (self._node, self._host) if name}
+        return record.node is not None and bool(ours) and record.node.split(".", 1)[0] not in ours
 
     # --- the place in the log ---------------------------------------------------------------------------------------
 
@@ -209,6 +240,7 @@ class Watch:
                     "cursor": self._cursor,
                     "boot": reader.boot,
                     "moment": [moment.wall, moment.uptime],
+                    "reader": reader.pack(),
                     "merger": self._merger.pack(),
                 }
             )
@@ -237,11 +269,16 @@ class Watch:
             gpus=frozenset(self._gpus),
         )
         reader = KernelReader(context)
-        if origin.boot is None and saved is not None and isinstance(saved.get("boot"), str):
-            reader.resume(saved["boot"])
+        # A live log that names its boot has begun anew when that is another; a file goes on where it was.
+        if saved is not None and origin.boot in (None, saved.get("boot")):
+            try:
+                reader.unpack(saved["reader"])
+            except (KeyError, ValueError) as error:
+                self._warn(f"what earlier lines taught is not used: {error}")
+                return KernelReader(context)
         return reader
 
-    def _learn_gpus(self, origin: Origin) -> None:
+    def _learn_gpus(self) -> None:
         """Learn index and UUID of each GPU. The first list counts: one that is lost later leaves a hole, no shift."""
         try:
             gpus = self._outside.inventory.gpus()
@@ -251,14 +288,15 @@ class Watch:
         for gpu in gpus:
             self._gpus[gpu.pci] = gpu
             if gpu.uuid:
-                self._merger.learn_uuid(gpu.pci, gpu.uuid, node=self._node or origin.node)
+                # Its lines may call this machine by a longer name, or an older one; the log is of this machine.
+                self._merger.learn_uuid(gpu.pci, gpu.uuid, node=None)
 
     def _renew(self, reader: KernelReader) -> None:
         """Follow the machine before lines are read: a clock that went on or was stepped, a driver loaded later."""
         origin = self._outside.log.origin()
         reader.renew(now=self._outside.clock.now(), boot_time=origin.boot_time)
         if not self._gpus:
-            self._learn_gpus(origin)
+            self._learn_gpus()
 
 
 def _plus(moment: Moment, seconds: float) -> Moment:

@@ -3,6 +3,7 @@
 import argparse
 import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from gpuward.cli import wiring
@@ -11,12 +12,16 @@ from gpuward.cli.objects import dumps
 from gpuward.isolation.catalogue.book import Book
 from gpuward.isolation.catalogue.load import load
 from gpuward.isolation.kernel.reader import Context, KernelReader
+from gpuward.model.record import Record, RecordKind
 from gpuward.model.signal import Signal
 from gpuward.settings import Settings
 
 _CODE = re.compile(r"(?:(?P<family>s?xid)[:\s]\s*)?(?P<code>\d{1,5})", re.IGNORECASE | re.ASCII)
 _FIRST_SXID = 10_000
 """Xids have up to three digits, SXids five (NVIDIA open driver 595.45.04)."""
+_QUOTED = re.compile(r"NVRM: Xid\b|nvidia-nvswitch\d*: SXid\b", re.ASCII)
+_MARKS = ">-*• \t"
+_QUOTES = (('"', '"'), ("'", "'"), ("“", "”"), ("‘", "’"))
 EXIT_UNKNOWN = 1
 
 
@@ -24,7 +29,8 @@ def explain(asked: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     settings, terms = wiring.judgement(asked.config, asked.profile)
     if asked.list:
-        return _list(load(), settings, rules=[rule.id for rule in terms.rules.rules], as_json=asked.json)
+        rules = [row.id for row in terms.rules.identities] + [row.id for row in terms.rules.rules]
+        return _list(load(), settings, rules=rules, as_json=asked.json)
     if asked.what is None:
         raise wiring.UsageError("say what: a code, a fault kind, a log line in quotes, or --list")
     meanings = _meanings(asked.what, settings)
@@ -62,21 +68,31 @@ def _meanings(what: str, settings: Settings) -> list[Meaning]:
 def _of_lines(text: str, settings: Settings) -> list[Meaning]:
     clock = wiring.clock()
     reader = KernelReader(Context(source="line", timezone=wiring.zone(None), now=clock.now()))
-    meanings = []
-    for number, line in enumerate(text.splitlines(), 1):
-        record = reader.read(Signal(source="line", line=number, cursor=f"f{number}", text=_unquoted(line)))
-        if record is not None:
-            meanings.append(meaning_of_line(record, settings))
-    return meanings
+    lines = enumerate(text.splitlines(), 1)
+    records = (record for number, line in lines for record in _records(reader, number, _unquoted(line)))
+    return [meaning_of_line(record, settings) for record in records]
+
+
+def _records(reader: KernelReader, number: int, line: str) -> Iterator[Record]:
+    """Yield the record of a line, and behind it what the line quotes, for that is what a person asks about."""
+    record = reader.read(Signal(source="line", line=number, cursor=f"f{number}", text=line))
+    if record is None:
+        return
+    yield record
+    quoted = _QUOTED.search(line)
+    if record.kind is RecordKind.XID_QUOTED and quoted is not None and quoted.start():
+        yield from _records(reader, number, line[quoted.start() :])
 
 
 def _unquoted(line: str) -> str:
     """Return a pasted line without the quotes, list marks and code fences that mails and tickets put around it."""
-    bare = line.strip().lstrip("> ").strip("`").strip()
-    for mark in "\"'":
-        if len(bare) > 1 and bare[0] == bare[-1] == mark:
+    bare = line.strip().lstrip(_MARKS).strip("`").strip()
+    if not bare.startswith("{"):  # in a journal entry the escapes are part of it
+        bare = bare.replace('\\"', '"')
+    for opening, closing in _QUOTES:
+        if len(bare) > 1 and bare[0] == opening and bare[-1] == closing:
             bare = bare[1:-1]
-    return bare.replace('\\"', '"')
+    return bare
 
 
 def _list(book: Book, settings: Settings, *, rules: list[str], as_json: bool) -> int:

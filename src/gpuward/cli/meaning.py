@@ -126,7 +126,7 @@ def meaning_of_kind(kind: str, settings: Settings) -> Meaning:
         because=f"{kind} in profile {settings.profile}: {row.reason}",
         profiles=words,
         facts={"scope": str(row.scope), "taint_value": row.taint_value or None, "source": row.source},
-        rules=load_rules().about(kind, None),
+        rules=_rules(settings, kind, None),
     )
 
 
@@ -221,11 +221,16 @@ def _meaning(fault: str, record: Record, settings: Settings, *, known: bool, fac
         because=graded.because if not by_line else "The level is decoded from each line; see the rows below.",
         profiles=_profiles(fault, grades),
         facts=facts,
-        rules=load_rules().about(graded.kind, record.code),
+        rules=_rules(settings, graded.kind, record.code),
         decoded=in_words(load(), record) if record.text else (),
         line=line,
         details=graded.details,
     )
+
+
+def _rules(settings: Settings, kind: str, code: int | None) -> tuple[Rule, ...]:
+    """Return the rules about such a fault, with the windows and counts of the settings, without those turned off."""
+    return load_rules().tuned(settings.rules).about(kind, code)
 
 
 def _depends(fault: str, settings: Settings) -> str:

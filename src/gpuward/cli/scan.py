@@ -12,6 +12,7 @@ from gpuward.agent.scan import CHATTER, Pass, faults, in_time_order, records
 from gpuward.cli import wiring
 from gpuward.cli.objects import dumps, fault_object, line_object
 from gpuward.isolation.kernel.reader import Context, KernelReader
+from gpuward.isolation.kernel.text import shown
 from gpuward.isolation.merge import Merger
 from gpuward.model.fault import Fault
 from gpuward.model.level import LEVELS, Level
@@ -63,21 +64,24 @@ def scan(asked: argparse.Namespace) -> int:
     logs = in_time_order(logs, reader_of)
     if asked.lines:
         _lines(records(seen, logs, reader_of), wanted, asked.json, zone)
-        return _end(seen, worst=Level.IGNORE, hidden=0)
+        return _end(seen, worst=Level.IGNORE)
     _, terms = wiring.judgement(asked.config, asked.profile)
-    found = faults(seen, logs, reader_of, merger=Merger(terms))
-    listing = _Listing(wanted, explicit_level=asked.level is not None)
-    listing.take(found)
-    if asked.json:
-        for line in listing.by_time():
-            sys.stdout.write(line)
+    with tempfile.SpooledTemporaryFile(max_size=_SPOOLED_BYTES) as spool:
+        listing = _Listing(wanted, spool, explicit_level=asked.level is not None)
+        listing.take(faults(seen, logs, reader_of, merger=Merger(terms)))
+        _show(listing, asked.json, zone)
+    return _end(seen, worst=listing.worst, hidden=listing.hidden, unlisted=listing.unlisted)
+
+
+def _show(listing: "_Listing", as_json: bool, zone: tzinfo) -> None:  # noqa: FBT001  from --json
+    if as_json:
+        sys.stdout.writelines(listing.by_time())
     elif listing.count:
         from gpuward.cli.table import print_faults  # noqa: PLC0415  drawn last, so that a big log does not pay for it
 
         print_faults(listing.by_gpu(), zone)
     else:
         sys.stdout.write("No fault to show.\n")
-    return _end(seen, worst=listing.worst, hidden=listing.hidden)
 
 
 def _lines(found: Iterable[Record], wanted: Wanted, as_json: bool, zone: tzinfo) -> None:  # noqa: FBT001  from --json
@@ -89,14 +93,18 @@ def _lines(found: Iterable[Record], wanted: Wanted, as_json: bool, zone: tzinfo)
         sys.stdout.write((dumps(line_object(record)) if as_json else line_text(record, zone)) + "\n")
 
 
-def _end(seen: Pass, *, worst: Level, hidden: int) -> int:
+def _end(seen: Pass, *, worst: Level, hidden: int = 0, unlisted: int = 0) -> int:
     """Tell on standard error what was read, and return the exit code."""
     _clear_progress()
     sys.stdout.flush()
     for note in seen.notes:
-        sys.stderr.write(f"gpuward: note: {note}\n")
+        sys.stderr.write(f"gpuward: note: {shown(note)}\n")
+    if seen.unsaid:
+        sys.stderr.write(f"gpuward: note: {seen.unsaid} further notes are not shown\n")
     for failure in seen.failures:
-        sys.stderr.write(f"gpuward: {failure}\n")
+        sys.stderr.write(f"gpuward: {shown(failure)}\n")
+    if unlisted:
+        sys.stderr.write(f"gpuward: {unlisted} further faults are not listed; narrow the time or the level\n")
     if hidden:
         sys.stderr.write(f"gpuward: {hidden} faults graded ignore are not shown; --all shows them\n")
     sys.stderr.write(f"gpuward: {seen.lines} lines read, {seen.recognised} recognised, {seen.unparsed} unparsed\n")
@@ -110,13 +118,12 @@ class _Listing:
     """The faults to show, kept as JSON lines in a file once they are many, so that memory stays bounded."""
 
     wanted: Wanted
+    spool: "tempfile.SpooledTemporaryFile[bytes]"
     explicit_level: bool
     count: int = 0
     hidden: int = 0
+    unlisted: int = 0
     worst: Level = Level.IGNORE
-    _spool: "tempfile.SpooledTemporaryFile[bytes]" = field(
-        default_factory=lambda: tempfile.SpooledTemporaryFile(max_size=_SPOOLED_BYTES)  # noqa: SIM115  lives as long as the listing
-    )
     _times: "array[float]" = field(default_factory=lambda: array("d"))
     _offsets: "array[int]" = field(default_factory=lambda: array("Q"))
     _groups: dict[tuple[str, str], "array[int]"] = field(default_factory=dict)
@@ -129,10 +136,10 @@ class _Listing:
                 continue
             self.worst = max(self.worst, fault.verdict.level)
             if self.count >= LISTED_MOST:
-                self.count += 1
+                self.unlisted += 1
                 continue
             line = dumps(fault_object(fault)).encode("utf-8", "backslashreplace") + b"\n"
-            self._spool.write(line)
+            self.spool.write(line)
             self._times.append(float("-inf") if fault.first.wall is None else fault.first.wall)
             self._offsets.append(offset)
             offset += len(line)
@@ -161,14 +168,14 @@ class _Listing:
             yield (self._line(number) for number in numbers)
 
     def _line(self, number: int) -> str:
-        self._spool.seek(self._offsets[number])
-        return self._spool.readline().decode("utf-8")
+        self.spool.seek(self._offsets[number])
+        return self.spool.readline().decode("utf-8")
 
 
 def _progress() -> Callable[[str, int, int | None], None]:
     def draw(name: str, done: int, size: int | None) -> None:
         share = f"{100 * done // size} %" if size else f"{done >> 20} MiB"
-        sys.stderr.write(f"\r\x1b[Kgpuward: {name}: {share}")
+        sys.stderr.write(f"\r\x1b[Kgpuward: {shown(name)}: {share}")
         sys.stderr.flush()
 
     return draw

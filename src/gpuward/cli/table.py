@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime, tzinfo
+from itertools import islice
 from typing import Any
 
 from rich.console import Console
@@ -16,34 +17,46 @@ from gpuward.model.record import Record
 _STYLES = {"P0": "bold red", "P1": "yellow", "P2": "cyan", "ignore": "dim"}
 _PIPED_WIDTH = 160
 _HEADS = ("FIRST", "LAST", "COUNT", "CODE", "TITLE", "LEVEL", "CLASS", "ACTION", "BECAUSE")
+_ROWS_A_TABLE = 1000
 _WIDE = frozenset({"TITLE", "ACTION", "BECAUSE"})
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the command say what that means; the library would end the process with exit code 1."""
+        raise BrokenPipeError
 
 
 def console() -> Console:
     """Return a console on standard output: colours on a terminal only, and never with NO_COLOR."""
     width = None if sys.stdout.isatty() else _PIPED_WIDTH
-    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return _Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def print_faults(groups: Iterable[Iterator[str]], zone: tzinfo) -> None:
-    """Print one table a GPU from JSON lines."""
+    """Print one table a GPU from JSON lines; one with very many faults in several, so that memory stays bounded."""
     out = console()
     for lines in groups:
-        rows = [json.loads(line) for line in lines]
-        out.print(Text(_place(rows), style="bold"))
-        table = Table(show_lines=True, expand=False, pad_edge=False)
-        for head in _HEADS:
-            table.add_column(
-                head,
-                overflow="fold",
-                no_wrap=head in {"COUNT", "CODE", "LEVEL", "CLASS"},
-                ratio=2 if head in _WIDE else None,
-                min_width=14 if head in _WIDE else None,
-            )
-        for row in rows:
-            table.add_row(*_cells(row, zone))
-        out.print(table)
-        out.print()
+        while rows := [json.loads(line) for line in islice(lines, _ROWS_A_TABLE)]:
+            out.print(Text(_place(rows), style="bold"))
+            table = _table()
+            for row in rows:
+                table.add_row(*_cells(row, zone))
+            out.print(table)
+            out.print()
+
+
+def _table() -> Table:
+    table = Table(show_lines=True, expand=False, pad_edge=False)
+    for head in _HEADS:
+        table.add_column(
+            head,
+            overflow="fold",
+            no_wrap=head in {"COUNT", "CODE", "LEVEL", "CLASS"},
+            ratio=2 if head in _WIDE else None,
+            min_width=14 if head in _WIDE else None,
+        )
+    return table
 
 
 def line_text(record: Record, zone: tzinfo) -> str:

@@ -46,7 +46,6 @@ def watch(asked: argparse.Namespace) -> int:
     stop = _Stop()
     signal.signal(signal.SIGTERM, stop.note)
     signal.signal(signal.SIGINT, stop.note)
-    _warn(f"watching {live.log.origin().source}; nothing on this machine is changed")
     watching.run(lambda: stop.asked)
     return 0
 

@@ -161,6 +161,8 @@ def _kernel_log(name: str | None) -> KernelLog:
         from gpuward.adapters.journal import Journal  # noqa: PLC0415  one of three, picked here
 
         return Journal()
+    if name.startswith("/dev/") and not Path(name).exists():
+        raise UsageError(f"--kernel-log: there is no {name} here; give journal, or a file that is written to")
     if Path(name).is_char_device():
         from gpuward.adapters.kmsg import Kmsg  # noqa: PLC0415  as above
 

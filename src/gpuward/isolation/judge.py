@@ -66,9 +66,21 @@ def judge(live: LiveFault, rules: Iterable[Rule], around: Around, *, now: Moment
     for rule in rules:
         if rule.requires.issubset(draft.rules) and rule.unless.isdisjoint(draft.rules):
             _hear(rule, draft, live, around=around, now=now)
-    live.explainer_last = draft.explainer.last if draft.explainer else None
+    live.explainer_last = _seen_from(live, draft.explainer) if draft.explainer else None
     live.covers_seconds = max(draft.covers_seconds, live.gap_seconds)
     return _settle(draft, live)
+
+
+def _seen_from(live: LiveFault, explainer: LiveFault) -> Moment:
+    """Return the last moment of the cause on the clocks that it shares with the consequence."""
+    if same_clock(live, explainer):
+        return explainer.last
+    return Moment(wall=explainer.last.wall, uptime=None)
+
+
+def same_clock(live: LiveFault, other: LiveFault) -> bool:
+    """Return whether two faults are of one boot of one machine, so that its uptime measures between them."""
+    return live.boot == other.boot and live.machine == other.machine
 
 
 def label(live: LiveFault) -> str:
@@ -93,6 +105,8 @@ def _hear(rule: Rule, draft: _Draft, live: LiveFault, *, around: Around, now: Mo
         _apply(rule, draft, live, found=found)
     elif rule.waits and now is not None and _still_open(rule, live, now):
         draft.waits_seconds = max(draft.waits_seconds, rule.after_seconds)
+    elif rule.otherwise is not None:
+        draft.says.append(rule.otherwise.format_map(_words(rule, live, (), None)))
 
 
 def _still_open(rule: Rule, live: LiveFault, now: Moment) -> bool:
@@ -129,7 +143,7 @@ def _matches(rule: Rule, other: LiveFault, *, solo: bool) -> bool:
 
 
 def _in_window(rule: Rule, live: LiveFault, other: LiveFault) -> bool:
-    same_boot = live.boot == other.boot
+    same_boot = same_clock(live, other)
     behind = elapsed_seconds(other.last, live.since, same_boot=same_boot)
     ahead = elapsed_seconds(live.since, other.first, same_boot=same_boot)
     return behind <= rule.before_seconds and ahead <= rule.after_seconds

@@ -134,11 +134,14 @@ class LiveFault:
 
 
 def elapsed_seconds(earlier: Moment, later: Moment, *, same_boot: bool) -> float:
-    """Return the seconds between two moments on a clock that both have; 0 where they share none."""
-    if earlier.wall is not None and later.wall is not None:
-        return later.wall - earlier.wall
+    """Return the seconds between two moments on a clock that both have; 0 where they share none.
+
+    Within a boot its own clock counts: nobody sets it. Across boots only the wall clock goes on.
+    """
     if same_boot and earlier.uptime is not None and later.uptime is not None:
         return later.uptime - earlier.uptime
+    if earlier.wall is not None and later.wall is not None:
+        return later.wall - earlier.wall
     return 0.0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from gpuward.isolation.around import Index
 from gpuward.isolation.catalogue.rules import Rule
 from gpuward.isolation.grade import Grade
-from gpuward.isolation.judge import judge
+from gpuward.isolation.judge import judge, same_clock
 from gpuward.isolation.live import LiveFault, elapsed_seconds, fits_record
 from gpuward.isolation.saved import FORMAT, SavedError, pack_fault, unpack_fault
 from gpuward.isolation.terms import InForce, Terms
@@ -47,6 +47,7 @@ class Merger:
         self._seen: dict[int, Key] = {}
         self._now: Moment = NEVER
         self._boot: str | None = None
+        self._last_machine = 0
         self._tracked = self._in_force.tracked_details()
         self._recent: deque[Key] = deque(maxlen=REPLAYS_SAVED)
 
@@ -60,6 +61,7 @@ class Merger:
         grade = self._terms.grade(record)
         if grade is not None and self._replayed(record):
             return []
+        machine = self._last_machine = self._machine(record.node)
         changes = self.advance(record.moment, boot=record.boot)
         if record.kind is RecordKind.GPU_UUID:
             uuid = record.details.get("uuid")
@@ -69,7 +71,6 @@ class Merger:
         if grade is None:
             return changes
         user_record = record.facility not in (None, "kern") and "accept_user_records" not in self._terms.options
-        machine = self._machine(record.node)
         key = (machine, *_identity_key(record, grade), user_record)
         live = self._open.get(key)
         if live is None or self._is_over(live, record):
@@ -118,6 +119,7 @@ class Merger:
             "format": FORMAT,
             "now": [self._now.wall, self._now.uptime],
             "boot": self._boot,
+            "machine": self._last_machine,
             "faults": [pack_fault(live) for live in self._index.faults.values()],
             "going": [live.id for going in self._going.values() for live in going.values()],
             "waiting": [live.id for live in self._waiting],
@@ -136,6 +138,7 @@ class Merger:
         try:
             self._now = Moment(*packed["now"])
             self._boot = packed["boot"]
+            self._last_machine = packed["machine"]
             self._uuids = {(machine, pci): uuid for machine, pci, uuid in packed["uuids"]}
             self._machines = {node: number for number, node in enumerate(packed["machines"])}
             for row in packed["faults"]:
@@ -170,10 +173,15 @@ class Merger:
 
     def _passed_seconds(self, earlier: Moment, live: LiveFault) -> float:
         """Return how long ago that was; for ever when the machine has started again since and no clock tells."""
+        same_boot = self._is_now_of(live)
         no_wall = earlier.wall is None or self._now.wall is None
-        if no_wall and self._boot is not None and live.boot != self._boot:
+        if no_wall and not same_boot and live.machine == self._last_machine:
             return math.inf
-        return elapsed_seconds(earlier, self._now, same_boot=True)
+        return elapsed_seconds(earlier, self._now, same_boot=same_boot)
+
+    def _is_now_of(self, live: LiveFault) -> bool:
+        """Return whether the newest line is of the same boot of the same machine."""
+        return live.boot == self._boot and live.machine == self._last_machine
 
     def _begin(self, key: Key, record: Record, grade: Grade, *, changes: list[Change]) -> None:
         identity = self._in_force.identity(record.code if record.kind is RecordKind.XID else None)
@@ -279,7 +287,10 @@ class Merger:
     ) -> None:
         was = live.verdict
         live.verdict = judge(
-            live, self._in_force.about(live.kind, live.code), self._index, now=None if ended else self._now
+            live,
+            self._in_force.about(live.kind, live.code),
+            self._index,
+            now=None if ended else self._now_for(live),
         )
         if live.verdict.waits and not was.waits:
             self._waiting.append(live)
@@ -289,6 +300,10 @@ class Merger:
                 Change(kind=kind, fault=self._snapshot(live), was=None if kind is ChangeKind.BEGAN else was.level)
             )
 
+    def _now_for(self, live: LiveFault) -> Moment:
+        """Return the newest moment on the clocks that this fault shares."""
+        return self._now if self._is_now_of(live) else Moment(wall=self._now.wall, uptime=None)
+
     def _touch_others(self, live: LiveFault, changes: list[Change]) -> None:
         """Judge again the faults that wait for one like this, or that one like this may still change."""
         for rule in self._in_force.touched_by(live.kind, live.code):
@@ -297,7 +312,7 @@ class Merger:
                     self._rejudge(other, changes)
 
     def _in_reach(self, rule: Rule, other: LiveFault, live: LiveFault) -> bool:
-        return elapsed_seconds(other.since, live.first, same_boot=True) <= rule.after_seconds
+        return elapsed_seconds(other.since, live.first, same_boot=same_clock(other, live)) <= rule.after_seconds
 
     def _wait_is_over(self, live: LiveFault) -> bool:
         if not live.verdict.waits or live.retired:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuward.sim.server import Line, build_proc, write_log
+from gpuward.sim.server import HOST, Line, build_proc, write_log
 
 SPEED = 10.0
 """Record seconds a second: a wait of a minute is seen in six seconds."""
@@ -31,7 +31,9 @@ def _run(folder: Path, speed: float) -> int:
     log = folder / "kern.log"
     log.touch()
     build_proc(folder / "proc")
-    _say(f"A pretend server with eight GPUs writes its kernel log, {speed:g} times as fast as life; gpuward watches it.")
+    _say(
+        f"A pretend server with eight GPUs writes its kernel log, {speed:g} times as fast as life; gpuward watches it."
+    )
     _say("What you see below is said the moment the line is written.\n")
     watch = subprocess.Popen(  # noqa: S603  our own command
         [
@@ -42,6 +44,8 @@ def _run(folder: Path, speed: float) -> int:
             str(folder / "proc"),
             "--state-dir",
             str(folder / "state"),
+            "--node",
+            HOST,
             "--timezone",
             "UTC",
         ]

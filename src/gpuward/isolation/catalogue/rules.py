@@ -68,6 +68,7 @@ class Rule:
     count: int = 1
     spread: Mapping[str, int] = field(default_factory=dict)
     waits: bool = False
+    otherwise: str | None = None
     raise_to: Level | str | None = None
     cap_at: Level | None = None
     set_to: Level | None = None
@@ -207,6 +208,7 @@ class _Reading:
             count=int(self._number(row, "count", where, default=1)),
             spread={word: int(row["spread"][word]) for word in self._known(row.get("spread", {}), SPREADS, where)},
             waits=row.get("waits", False) is True,
+            otherwise=row.get("otherwise"),
             raise_to=COMPANION if row.get("raise_to") == COMPANION else self._level(row, "raise_to", where),
             cap_at=self._level(row, "cap_at", where),
             set_to=self._level(row, "set_to", where),

@@ -121,10 +121,27 @@ class KernelReader:
         """Return the time of the newest line that carried one, ours or not; NEVER before the first."""
         return self._moment
 
-    def resume(self, boot: str) -> None:
-        """Go on in the boot that an earlier reading of the same log had come to, such as `b3`."""
-        self._at.name = boot
-        self._at.number = int(boot[1:]) if boot[1:].isdecimal() else _FIRST_BOOT
+    def pack(self) -> dict[str, Any]:
+        """Return what the lines taught so far as JSON values; `unpack` goes on from there."""
+        return {
+            "machine": self._machine,
+            "moment": [self._moment.wall, self._moment.uptime],
+            "boots": [[machine, boot.pack()] for machine, boot in self._machines.items()],
+        }
+
+    def unpack(self, packed: Mapping[str, Any]) -> None:
+        """Take over what `pack` returned. For a new reader only.
+
+        Raises ValueError when it is of another shape.
+        """
+        try:
+            machines = {machine: _Boot.unpack(boot) for machine, boot in packed["boots"]}
+            self._moment = Moment(*packed["moment"])
+            self._at = machines[packed["machine"]]
+            self._machine = packed["machine"]
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"what was saved of the reader cannot be read: {error!r}") from error
+        self._machines = machines
 
     def renew(self, *, now: float, boot_time: float | None) -> None:
         """Take a fresh reading of the clocks: time went on, and the wall clock may have been stepped."""
@@ -304,6 +321,30 @@ class _Boot:
         self.known = _Addresses(gpus)
         self.gpu_uuids: dict[str, str] = {}
 
+    def pack(self) -> dict[str, Any]:
+        """Return it as JSON values, but for a message whose rest is still to come."""
+        return {
+            "name": self.name,
+            "number": self.number,
+            "boot_time": self.boot_time,
+            "newest_uptime": self.newest_uptime,
+            "seen": self.seen,
+            "driver_version": self.driver_version,
+            "gpus": self.known.all(),
+            "gpu_uuids": self.gpu_uuids,
+        }
+
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Any]) -> "_Boot":
+        """Return what was packed."""
+        boot = cls(packed["name"], packed["boot_time"], gpus=frozenset(packed["gpus"]))
+        boot.number = int(packed["number"])
+        boot.newest_uptime = packed["newest_uptime"]
+        boot.seen = bool(packed["seen"])
+        boot.driver_version = packed["driver_version"]
+        boot.gpu_uuids = dict(packed["gpu_uuids"])
+        return boot
+
 
 class _Addresses:
     """The full addresses of GPUs known in this boot, to complete those printed without a domain."""
@@ -317,6 +358,9 @@ class _Addresses:
     def add(self, pci: PciAddress) -> None:
         if pci.certain:
             self._put(pci.pci)
+
+    def all(self) -> list[str]:
+        return sorted(self._full)
 
     def holds(self, pci: str | None) -> bool:
         return pci in self._full

@@ -1,0 +1,209 @@
+"""Every move of a case, as data. Nothing else moves one; the picture in the docs is drawn from here.
+
+How to read it. A case stands in a state. Rows of that state are asked from the top; the first whose condition holds
+fires: its effects are asked for, in order, and the case goes `to` the row's state. A row whose `to` is its own state
+keeps the case there; with effects it fires once, since asking changes the answer; without, it only says why it waits.
+
+One GPU's case goes the way of `CaseState` from top to bottom. An urgent fault (P0) is drained at once and its work runs
+out. A patient one (P1) keeps its work, is drained when that has ended, and goes on from there. Repair needs the mode
+that allows it; without, the case is parked when the GPU is free, and says what is due. Whatever fails parks. A person's
+release ends a case in any state, every mark undone.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gpuward.isolation import conditions as when
+from gpuward.isolation.conditions import Condition
+from gpuward.model.case import ENDED, CaseState, EffectKind
+
+S = CaseState
+E = EffectKind
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One row. `say` is the sentence of the move, with {brake}, {obstacle}, {work}, {why} and the like filled in."""
+
+    state: CaseState
+    condition: Condition
+    to: CaseState
+    effects: tuple[EffectKind, ...] = ()
+    say: str = ""
+    due: str = ""
+
+    @property
+    def stays(self) -> bool:
+        """Whether the case goes on in its state; parked again for another reason is a new beginning."""
+        return self.to is self.state and not self.due
+
+
+UNDO = (E.UNDRAIN, E.RESTORE)
+
+MOVES: tuple[Move, ...] = (
+    # --- suspect: is it to be believed, and may anything be done? -------------------------------------------------
+    Move(S.SUSPECT, when.withdrawn, S.WITHDRAWN, say="The fault was taken back before anything was done."),
+    Move(S.SUSPECT, when.must_not_act, S.WITHDRAWN, say="{idle_reason}"),
+    Move(S.SUSPECT, when.observed_over, S.WITHDRAWN, say="The fault has stopped; it was only observed."),
+    Move(S.SUSPECT, when.observing, S.SUSPECT, say="In mode observe: the GPU would be taken out of service now."),
+    Move(
+        S.SUSPECT,
+        when.drives_display,
+        S.PARKED,
+        say="The GPU drives a display, so it is left alone.",
+        due="Move the display to another GPU, or repair this one by hand.",
+    ),
+    Move(S.SUSPECT, when.braked, S.SUSPECT, say="Held by the brake: {brake}"),
+    Move(S.SUSPECT, when.over_budget, S.SUSPECT, say="Held by the budget: {budget}"),
+    Move(S.SUSPECT, when.urgent, S.FENCED, (E.EVIDENCE, E.DRAIN), say="Evidence is kept and the GPU is drained."),
+    Move(
+        S.SUSPECT, when.patient, S.FENCED, (E.EVIDENCE,), say="No drain while work holds it; it waits until that ends."
+    ),
+    # --- fenced: no new work --------------------------------------------------------------------------------------
+    Move(S.FENCED, when.taken_back_unmarked, S.WITHDRAWN, say="The fault was taken back: no mark is left."),
+    Move(
+        S.FENCED,
+        when.taken_back_not_undone,
+        S.PARKED,
+        say="The fault was taken back, and a mark could not be undone: {why}",
+        due="Undo it by hand, then release: {why}",
+    ),
+    Move(S.FENCED, when.taken_back, S.FENCED, UNDO, say="The fault was taken back: every mark is undone."),
+    Move(S.FENCED, when.now_urgent, S.FENCED, (E.DRAIN,), say="The fault worsened: the GPU is drained."),
+    Move(S.FENCED, when.fenced_and_urgent, S.SAVING, say="Fenced."),
+    Move(S.FENCED, when.patient_and_idle, S.VACATED, (E.DRAIN,), say="Its work has ended: the GPU is drained."),
+    Move(S.FENCED, when.patient, S.FENCED, say="Waits for its work to end: {work}"),
+    # --- saving, evacuating: the work that runs -------------------------------------------------------------------
+    Move(S.SAVING, when.always, S.EVACUATING, say="No job on this server asked to be told."),
+    Move(S.EVACUATING, when.idle, S.VACATED, say="No work holds the GPU."),
+    Move(S.EVACUATING, when.held, S.EVACUATING, say="Waits for its work to end: {work}"),
+    # --- vacated: may it be repaired? -----------------------------------------------------------------------------
+    Move(S.VACATED, when.held, S.EVACUATING, say="Work holds the GPU again."),
+    Move(
+        S.VACATED,
+        when.obstructed,
+        S.PARKED,
+        (E.RESTORE,),
+        say="It cannot be reset: {obstacle}",
+        due="{obstacle}",
+    ),
+    Move(
+        S.VACATED,
+        when.isolating,
+        S.PARKED,
+        (E.RESTORE,),
+        say="The GPU is free, and the mode does not allow a repair.",
+        due="A reset is due: change the mode to repair and retry, or reset it by hand and release.",
+    ),
+    Move(S.VACATED, when.unfenced, S.VACATED, (E.EVIDENCE, E.DRAIN), say="It is fenced again before the repair."),
+    Move(S.VACATED, when.ready, S.REPAIRING, (E.EVIDENCE, E.PAUSE), say="Evidence is kept, services are stopped."),
+    # --- repairing: evidence, services stopped, undrain, reset ----------------------------------------------------
+    Move(
+        S.REPAIRING,
+        when.without_evidence,
+        S.PARKED,
+        (E.RESTORE,),
+        say="No evidence could be kept: {why}",
+        due="No evidence, no reset: make room for it and retry.",
+    ),
+    Move(S.REPAIRING, when.evidence_failed, S.REPAIRING, (E.EVIDENCE,), say="Evidence is tried again: {why}"),
+    Move(
+        S.REPAIRING,
+        when.reset_was_held,
+        S.EVACUATING,
+        (E.DRAIN, E.RESTORE),
+        say="Work came back before the reset: {work}",
+    ),
+    Move(
+        S.REPAIRING,
+        when.not_reset,
+        S.PARKED,
+        (E.DRAIN, E.RESTORE),
+        say="The reset did not succeed: {why}",
+        due="A person must look: {why}",
+    ),
+    Move(
+        S.REPAIRING,
+        when.was_reset,
+        S.VERIFYING,
+        (E.RESTORE, E.VERIFY),
+        say="Reset; services are started, proof begins.",
+    ),
+    Move(
+        S.REPAIRING,
+        when.not_paused,
+        S.PARKED,
+        (E.RESTORE,),
+        say="The services that hold the GPU could not be stopped: {why}",
+        due="Stop them by hand and retry: {why}",
+    ),
+    Move(
+        S.REPAIRING,
+        when.not_undrained,
+        S.PARKED,
+        (E.RESTORE,),
+        say="The drain could not be lifted for the reset: {why}",
+        due="Lift it by hand, then release: {why}",
+    ),
+    Move(S.REPAIRING, when.free_but_drained, S.REPAIRING, (E.UNDRAIN,), say="The drain is lifted for the reset."),
+    Move(S.REPAIRING, when.free, S.REPAIRING, (E.RESET,), say="The GPU is reset."),
+    # --- verifying, probation: proof before return ----------------------------------------------------------------
+    Move(
+        S.VERIFYING,
+        when.not_verified,
+        S.PARKED,
+        (E.DRAIN, E.RESTORE),
+        say="The proof failed: {why}",
+        due="A person must look: {why}",
+    ),
+    Move(S.VERIFYING, when.not_restored, S.VERIFYING, (E.RESTORE,), say="Starting services is tried again: {why}"),
+    Move(
+        S.VERIFYING,
+        when.never_restored,
+        S.PARKED,
+        say="Services or persistence mode could not be put back: {why}",
+        due="Put them back by hand, then release: {why}",
+    ),
+    Move(
+        S.VERIFYING,
+        when.needs_diagnostics,
+        S.PARKED,
+        (E.DRAIN, E.RESTORE),
+        say="Healthy now, but it keeps failing: it does not return by itself.",
+        due="Run DCGM EUD, then field diagnostics; release it when they pass.",
+    ),
+    Move(S.VERIFYING, when.verified, S.PROBATION, say="Proven healthy; on probation."),
+    Move(
+        S.PROBATION,
+        when.relapsed,
+        S.PARKED,
+        (E.EVIDENCE, E.DRAIN, E.RESTORE),
+        say="It failed again on probation: {relapse}",
+        due="It failed again after a reset: run diagnostics, replace it if they fail.",
+    ),
+    Move(S.PROBATION, when.proven, S.CLOSED, say="Returned to service."),
+    # --- parked: a person's turn ----------------------------------------------------------------------------------
+    Move(S.PARKED, when.not_restored, S.PARKED, (E.RESTORE,), say="Starting services is tried again: {why}"),
+    Move(S.PARKED, when.retried, S.VACATED, say="A person asked for another try."),
+)
+
+
+def moves_from(state: CaseState, moves: Iterable[Move] = MOVES) -> Iterator[Move]:
+    """Yield the rows of a state in order: first those of a person's release, which keep all others from firing."""
+    if state in ENDED:
+        return
+    yield from _release_of(state)
+    yield from (move for move in moves if move.state is state)
+
+
+def _release_of(state: CaseState) -> Iterator[Move]:
+    yield Move(state, when.released_unmarked, S.CLOSED, say="Released by a person; no mark is left.")
+    yield Move(
+        state,
+        when.release_not_undone,
+        S.PARKED,
+        say="A person released it, and a mark could not be undone: {why}",
+        due="Undo it by hand, then release again: {why}",
+    )
+    yield Move(state, when.released_marked, state, UNDO, say="Released by a person: every mark is undone.")
+    yield Move(state, when.released, state, say="Released by a person: the undoing is under way.")
