@@ -9,6 +9,7 @@ from gpuward.cli.args import build_parser
 from gpuward.cli.meaning import effect, sentence_of
 from gpuward.isolation.catalogue.load import load, load_rules
 from gpuward.isolation.catalogue.rules import Selector
+from gpuward.isolation.grade import SEEN_KINDS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MADE = "<!-- made by `make docs` from the rows; edit those -->"
@@ -140,11 +141,19 @@ def _nvlinks() -> list[str]:
 def _faults() -> list[str]:
     profiles = ("default", "nvidia", "intent")
     rows = [
-        [row.kind, row.scope, *(row.levels[name] for name in profiles), row.fault_class, row.reason]
+        [
+            row.kind,
+            row.scope,
+            *(row.levels[name] for name in profiles),
+            row.fault_class,
+            "yes" if row.kind in SEEN_KINDS else "no",
+            row.reason,
+        ]
         for row in load().others.values()
     ]
-    heads = ["Kind", "Scope", "default", "nvidia", "intent", "Class", "Why"]
-    return ["# Fault kinds that are no single Xid", "", MADE, "", *_table(heads, rows)]
+    heads = ["Kind", "Scope", "default", "nvidia", "intent", "Class", "Seen today", "Why"]
+    note = "Kinds that are not seen today come from sources that gpuward does not read yet; settings do not name them."
+    return ["# Fault kinds that are no single Xid", "", MADE, "", note, "", *_table(heads, rows)]
 
 
 def _rules() -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuward.isolation.catalogue.book import Book
 from gpuward.isolation.catalogue.rules import OPTIONS, PROFILES, RuleBook
-from gpuward.isolation.grade import Grade, Policy, grade, grade_part
+from gpuward.isolation.grade import SEEN_KINDS, Grade, Policy, grade, grade_part
 from gpuward.isolation.terms import Terms
 from gpuward.model.level import LEVELS, FaultClass, Level
 from gpuward.model.record import Record, RecordKind
@@ -53,7 +53,7 @@ def read_settings(text: str, *, name: str, book: Book, rules: RuleBook) -> Setti
         RecursionError,
     ) as error:  # not only TOMLDecodeError: a number or a nesting may be beyond Python
         raise SettingsError(f"{name}: not TOML: {error}") from error
-    reading = _Reading(name=name, text=text, kinds=frozenset(book.others), mistakes=[])
+    reading = _Reading(name=name, text=text, kinds=SEEN_KINDS & frozenset(book.others), mistakes=[])
     known = {"profile", "options", "levels", "classes", "rules"}
     for word in table.keys() - known:
         reading.wrong((word,), f"no such setting; allowed are {', '.join(sorted(known))}")

@@ -226,7 +226,7 @@ def test_the_process_is_that_of_the_first_line_that_names_one() -> None:
 
 def test_details_of_later_lines_are_added_and_the_first_ones_stay() -> None:
     records = [xid(43, 0, details={"channel": 1}), xid(43, 1, details={"channel": 2, "rst": True}), xid(43, 2)]
-    assert told(records).only().details == {"channel": 1}
+    assert told(records).only().details == {"channel": 1, "rst": True}
 
 
 def test_a_stronger_kind_of_the_same_switch_error_takes_over() -> None:

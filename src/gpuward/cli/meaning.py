@@ -9,7 +9,7 @@ from gpuward.isolation.catalogue.book import Book
 from gpuward.isolation.catalogue.decode import in_words
 from gpuward.isolation.catalogue.load import load, load_rules
 from gpuward.isolation.catalogue.rules import Rule
-from gpuward.isolation.grade import Grade, Policy
+from gpuward.isolation.grade import SEEN_KINDS, Grade, Policy
 from gpuward.isolation.judge import span
 from gpuward.model.level import LEVELS, FaultClass, Level
 from gpuward.model.record import Record, RecordKind
@@ -125,7 +125,12 @@ def meaning_of_kind(kind: str, settings: Settings) -> Meaning:
         action=f"{row.acts[:1].upper()}{row.acts[1:]}." if row.acts else "By its code.",
         because=f"{kind} in profile {settings.profile}: {row.reason}",
         profiles=words,
-        facts={"scope": str(row.scope), "taint_value": row.taint_value or None, "source": row.source},
+        facts={
+            "scope": str(row.scope),
+            "seen_today": kind in SEEN_KINDS,
+            "taint_value": row.taint_value or None,
+            "source": row.source,
+        },
         rules=_rules(settings, kind, None),
     )
 

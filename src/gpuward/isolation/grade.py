@@ -116,6 +116,8 @@ _KINDS = {
         _Kind("xid_unknown", "Xid that is not in the book", OwnAction.LOOK_UP_CODE, Immediate.IGNORE),
     )
 }
+SEEN_KINDS = frozenset(_KINDS) | {"sxid_fatal", "sxid_nonfatal"}
+"""The fault kinds without a code of their own that kernel lines lead to; the book also has kinds of other sources."""
 _PCIE_KINDS = {"fatal": "pcie_uncorrectable", "non-fatal": "pcie_uncorrectable", "corrected": "pcie_corrected"}
 _SWITCH_WORDS = {"fatal": "Fatal", "non-fatal": "Non-fatal", "correctable": "Correctable"}
 _WORDLESS_PARTS = frozenset({"severity", "data"})

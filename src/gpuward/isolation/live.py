@@ -66,8 +66,9 @@ class LiveFault:
     links: set[int] = field(default_factory=set)
     sms: set[tuple[int, int]] = field(default_factory=set)
     jobs: set[str] = field(default_factory=set)
-    head: list[Evidence] = field(default_factory=list)
-    tail: deque[Evidence] = field(default_factory=lambda: deque(maxlen=EVIDENCE_KEPT))
+    head: list[tuple[int, str]] = field(default_factory=list)
+    """Its first lines, number and text; plain pairs, since a storm keeps and drops many."""
+    tail: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=EVIDENCE_KEPT))
     retired: bool = False
 
     @property
@@ -98,7 +99,7 @@ class LiveFault:
             process=self.process,
             mig=self.mig,
             verdict=self.verdict,
-            evidence=(*self.head, *self.tail),
+            evidence=tuple(Evidence(line=line, text=text) for line, text in (*self.head, *self.tail)),
             details=self._details(),
         )
 
@@ -113,11 +114,11 @@ class LiveFault:
 
     def keep(self, record: Record) -> None:
         """Add the line to the evidence: the first few and the last few stay."""
-        evidence = Evidence(line=record.line, text=record.text)
+        line = (record.line, record.text)
         if len(self.head) < EVIDENCE_KEPT:
-            self.head.append(evidence)
+            self.head.append(line)
         else:
-            self.tail.append(evidence)
+            self.tail.append(line)
 
     def note_facets(self, record: Record) -> bool:
         """Remember link, GPC/TPC and job of the line; return whether one of them is new."""

@@ -48,7 +48,6 @@ class Merger:
         self._now: Moment = NEVER
         self._boot: str | None = None
         self._last_machine = 0
-        self._tracked = self._in_force.tracked_details()
         self._recent: deque[Key] = deque(maxlen=REPLAYS_SAVED)
 
     def learn_uuid(self, pci: str, uuid: str, *, node: str | None) -> None:
@@ -245,7 +244,7 @@ class Merger:
     def _merge_details(self, live: LiveFault, record: Record, grade: Grade) -> bool:
         """Let details that rules look at follow the newest line, keep the others; return whether a rule may care."""
         changed = False
-        for name in self._tracked:
+        for name in self._in_force.tracked_details(live.kind, live.code):
             value = grade.details.get(name, record.details.get(name))
             if value != live.details.get(name):
                 changed = True

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuward.isolation.grade import Grade
 from gpuward.isolation.live import EVIDENCE_KEPT, LiveFault
-from gpuward.model.fault import Evidence, Verdict
+from gpuward.model.fault import Verdict
 from gpuward.model.gpu import Mig
 from gpuward.model.level import LEVELS, FaultClass
 from gpuward.model.signal import Moment
@@ -50,8 +50,8 @@ def pack_fault(live: LiveFault) -> dict[str, Any]:
         "links": sorted(live.links),
         "sms": sorted(live.sms),
         "jobs": sorted(live.jobs),
-        "head": [[line.line, line.text] for line in live.head],
-        "tail": [[line.line, line.text] for line in live.tail],
+        "head": [list(line) for line in live.head],
+        "tail": [list(line) for line in live.tail],
         "retired": live.retired,
     }
 
@@ -104,8 +104,8 @@ def _unpack(packed: Mapping[str, Any]) -> LiveFault:
         links=set(packed["links"]),
         sms={(gpc, tpc) for gpc, tpc in packed["sms"]},
         jobs=set(packed["jobs"]),
-        head=[Evidence(line=line, text=text) for line, text in packed["head"]],
-        tail=deque((Evidence(line=line, text=text) for line, text in packed["tail"]), maxlen=EVIDENCE_KEPT),
+        head=[(line, text) for line, text in packed["head"]],
+        tail=deque(((line, text) for line, text in packed["tail"]), maxlen=EVIDENCE_KEPT),
     )
 
 

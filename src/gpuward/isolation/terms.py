@@ -30,6 +30,7 @@ class InForce:
     _about: dict[tuple[str, int | None], tuple[Rule, ...]] = field(default_factory=dict)
     _touched_by: dict[tuple[str, int | None], tuple[Rule, ...]] = field(default_factory=dict)
     _identity: dict[int | None, Identity] = field(default_factory=dict)
+    _tracked: dict[tuple[str, int | None], tuple[str, ...]] = field(default_factory=dict)
 
     def about(self, kind: str, code: int | None) -> tuple[Rule, ...]:
         """Return the rules that may change the verdict on such a fault, in the order of the table."""
@@ -71,13 +72,21 @@ class InForce:
         """Return how long such a fault may be held for a cause."""
         return max((rule.after_seconds for rule in self.about(kind, code) if rule.waits), default=0.0)
 
-    def tracked_details(self) -> tuple[str, ...]:
-        """Return the details that some rule looks at, so that a change of one calls for a new verdict."""
-        selectors = [
-            selector for rule in self.terms.rules.rules for selector in (rule.subject, rule.companion) if selector
-        ]
-        paths = {path for selector in selectors for path in (*selector.details, *selector.lacks)}
-        return tuple(sorted({path.split(".")[0] for path in paths}))
+    def tracked_details(self, kind: str, code: int | None) -> tuple[str, ...]:
+        """Return the details of such a fault that some rule looks at: a change of one calls for a new verdict."""
+        names = self._tracked.get((kind, code))
+        if names is None:
+            rules = self.terms.rules.rules
+            asked = [rule.subject for rule in rules] + [rule.companion for rule in rules if rule.companion is not None]
+            paths = {
+                path
+                for selector in asked
+                if selector.could_be(kind, code)
+                for path in (*selector.details, *selector.lacks)
+            }
+            names = tuple(sorted({path.split(".")[0] for path in paths}))
+            _remember(self._tracked, (kind, code), names)
+        return names
 
     def _speaks(self, rule: Rule) -> bool:
         terms = self.terms

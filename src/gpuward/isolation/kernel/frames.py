@@ -109,6 +109,14 @@ def split_frame(text: str) -> Frame:
 
 
 def _framed(row: Row, match: re.Match[str]) -> Frame:
+    if row.name == "uptime":  # the frame of nearly every line of a big log, so the short way
+        return Frame(
+            "uptime",
+            match.string[match.end() :],
+            uptime=float(match["uptime"]),
+            program=match["program"],
+            node=match["node"],
+        )
     parts = match.groupdict()
     stamp, reader = _stamp(row, parts) if row.stamps else ("", None)
     facility = parts.get("facility")
