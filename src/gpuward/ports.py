@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gpuward.model.gpu import Gpu
+from gpuward.model.node import GpuHolder, NodeReading
 from gpuward.model.signal import Gap, Signal
 
 
@@ -140,3 +141,49 @@ class Store(Protocol):
 
         Raises Refused when it cannot be written.
         """
+
+
+class Driver(Protocol):
+    """What the driver's own tools can read of a GPU and do to it, by canonical PCI address.
+
+    Every call has a deadline and ends by it: a tool that hangs is killed, and Unreachable is raised. Refused carries the
+    tool's own words. Success is looked at, not taken from an exit code.
+    """
+
+    def read(self, deadline_seconds: float) -> NodeReading:
+        """Return all GPUs that the driver shows."""
+
+    def describe(self, pci: str, deadline_seconds: float) -> str:
+        """Return everything that the tool tells of one GPU, as it prints it; kept as evidence."""
+
+    def set_persistence(self, pci: str, *, on: bool, deadline_seconds: float) -> None:
+        """Turn persistence mode on or off."""
+
+    def set_drained(self, pci: str, *, on: bool, deadline_seconds: float) -> None:
+        """Keep new work off a GPU, or let it on again; what is so already is success."""
+
+    def is_drained(self, pci: str, deadline_seconds: float) -> bool:
+        """Return whether the GPU is drained."""
+
+    def reset(self, pci: str, deadline_seconds: float) -> None:
+        """Reset a GPU that nothing holds and that is not drained."""
+
+
+class Holders(Protocol):
+    """Who holds a GPU, from the kernel's own tables: no driver is asked, and a drained GPU is seen too."""
+
+    def of(self, minor: int) -> tuple[GpuHolder, ...]:
+        """Return the processes that have /dev/nvidia<minor> open or mapped, in order of pid."""
+
+
+class Services(Protocol):
+    """The known services of this machine that hold GPUs."""
+
+    def is_running(self, unit: str) -> bool:
+        """Return whether the unit runs."""
+
+    def stop(self, unit: str, deadline_seconds: float) -> None:
+        """Stop it; success is that it no longer runs."""
+
+    def start(self, unit: str, deadline_seconds: float) -> None:
+        """Start it; success is that it runs."""

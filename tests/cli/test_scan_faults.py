@@ -161,6 +161,25 @@ def test_rotated_logs_may_be_named_in_any_order(capsys: pytest.CaptureFixture[st
     assert codes(first) == [79, 43, 31]
 
 
+def test_a_record_that_stands_in_two_logs_is_counted_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    logs = [written(tmp_path, [MMU], "kern.log"), written(tmp_path, ["other", MMU], "syslog")]
+    assert ask(capsys, "scan", "--json", *logs).object()["count"] == 1
+
+
+def test_a_fault_that_goes_on_in_a_newer_log_is_one_whichever_is_named_first(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    older = written(tmp_path, ["other", MMU], "kern.log.1")
+    newer = written(tmp_path, [MMU.replace("09:00:00", "09:00:30").replace("[21000", "[21030")], "kern.log")
+    fault = ask(capsys, "scan", "--json", newer, older).object()
+    assert (fault["count"], fault["time"], fault["last"]) == (
+        2,
+        "2026-11-20T09:00:00.000000Z",
+        "2026-11-20T09:00:30.000000Z",
+    )
+    assert [line["line"] for line in fault["evidence"]] == [2, 1]
+
+
 def test_what_is_graded_ignore_is_counted_and_shown_with_all(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -181,6 +200,7 @@ def test_level_shows_this_level_and_worse(
 ) -> None:
     lines = [LOST, INJECTED, RESTART, MMU]
     assert codes(scan(capsys, tmp_path, lines, "--json", "--level", level)) == wanted
+    assert codes(scan(capsys, tmp_path, lines, "--json", "--all", "--level", level)) == wanted
 
 
 def test_node_names_only_what_names_no_machine_itself(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

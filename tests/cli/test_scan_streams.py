@@ -124,6 +124,13 @@ def test_standard_input_that_is_closed_is_an_input_that_cannot_be_read(log: Path
     assert "gpuward: standard input cannot be read" in done.stderr
 
 
+def test_an_output_that_is_small_is_not_lost_silently_either() -> None:
+    done = shell('"$0" "$@" >/dev/full', "explain", "xid:999")
+    assert done.returncode == 3
+    assert done.stderr.startswith("gpuward: cannot write (No space left on device)")
+    assert done.stderr.count("\n") == 1
+
+
 def test_standard_error_that_is_full_does_not_hide_wrong_usage(log: Path) -> None:
     assert shell('"$0" "$@" 2>/dev/full', "scan", "--since", "never", log).returncode == 2
 
