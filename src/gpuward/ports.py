@@ -146,7 +146,7 @@ class Store(Protocol):
 class Driver(Protocol):
     """What the driver's own tools can read of a GPU and do to it, by canonical PCI address.
 
-    Every call has a deadline and ends by it: a tool that hangs is killed, and Unreachable is raised. Refused carries the
+    Every call has a deadline and ends by it: a tool that hangs is killed, and Unreachable is raised. Refused has the
     tool's own words. Success is looked at, not taken from an exit code.
     """
 
