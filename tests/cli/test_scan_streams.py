@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.commands import COMMAND, ask_process, written
+from tests.kit.commands import COMMAND, ask_process, environment, written
 
 LOST = "2026-11-20T03:12:07+00:00 ember kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
 _NOBODY = 65534
@@ -29,7 +29,12 @@ def log(tmp_path: Path) -> Path:
 def shell(script: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a line of bash in which "$0" "$@" is the command."""
     return subprocess.run(
-        ["/bin/bash", "-c", script, *COMMAND, *words], capture_output=True, text=True, timeout=60, check=False
+        ["/bin/bash", "-c", script, *COMMAND, *words],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=60,
+        check=False,
     )
 
 
@@ -37,9 +42,12 @@ def in_terminal(*words: str | Path) -> tuple[int, str, str]:
     """Return exit code, standard output and standard error of the command, each written to a terminal of its own."""
     texts: list[str] = []
     ends = [pty.openpty(), pty.openpty()]
-    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
     with subprocess.Popen(
-        [*COMMAND, *words], stdin=subprocess.DEVNULL, stdout=ends[0][1], stderr=ends[1][1], env=environment
+        [*COMMAND, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=ends[0][1],
+        stderr=ends[1][1],
+        env=environment() | {"TERM": "xterm"},
     ) as process:
         for near, far in ends:
             os.close(far)
@@ -124,15 +132,18 @@ def test_standard_input_that_is_closed_is_an_input_that_cannot_be_read(log: Path
     assert "gpuward: standard input cannot be read" in done.stderr
 
 
-def test_an_output_that_is_small_is_not_lost_silently_either() -> None:
-    done = shell('"$0" "$@" >/dev/full', "explain", "xid:999")
+@pytest.mark.parametrize("words", ["explain xid:999", "--help", "scan --help", "--version"])
+def test_an_output_that_is_small_is_not_lost_silently_either(words: str) -> None:
+    done = shell('"$0" "$@" >/dev/full', *words.split())
     assert done.returncode == 3
     assert done.stderr.startswith("gpuward: cannot write (No space left on device)")
     assert done.stderr.count("\n") == 1
 
 
-def test_standard_error_that_is_full_does_not_hide_wrong_usage(log: Path) -> None:
-    assert shell('"$0" "$@" 2>/dev/full', "scan", "--since", "never", log).returncode == 2
+@pytest.mark.parametrize("words", ["scan --since never", "scan --bogus", "gaze", "explain"])
+def test_standard_error_that_is_full_does_not_hide_wrong_usage(words: str) -> None:
+    assert shell('"$0" "$@" 2>/dev/full', *words.split()).returncode == 2
+    assert shell('"$0" "$@" 2>&1 >/dev/null | true; exit ${PIPESTATUS[0]}', *words.split()).returncode in {2, 141}
 
 
 def test_a_pipe_that_is_slow_is_read_to_its_end() -> None:

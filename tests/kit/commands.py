@@ -14,6 +14,8 @@ import pytest
 from gpuward.cli.main import run
 
 COMMAND = (sys.executable, "-m", "gpuward")
+_TESTERS_OWN = frozenset({"PYTHONUNBUFFERED", "NO_COLOR", "FORCE_COLOR", "COLUMNS"})
+"""Variables that change how output is written, and that a tester may have set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +39,20 @@ class Answer:
 def ask(capsys: pytest.CaptureFixture[str], *words: str | Path) -> Answer:
     """Return what the command answers, run in this process."""
     capsys.readouterr()
-    try:
-        code = run([str(word) for word in words])
-    except SystemExit as end:  # how argparse ends on wrong usage
-        code = end.code if isinstance(end.code, int) else 1
+    code = run([str(word) for word in words])
     out, err = capsys.readouterr()
     return Answer(code, out, err)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a process as most people have it, in UTC."""
+    return {name: value for name, value in os.environ.items() if name not in _TESTERS_OWN} | {"TZ": "UTC"}
 
 
 def ask_process(*words: str | Path | bytes, stdin: bytes = b"") -> Answer:
     """Return what the command answers as a process of its own, in UTC."""
     done = subprocess.run(
-        [*COMMAND, *words], input=stdin, capture_output=True, env={**os.environ, "TZ": "UTC"}, timeout=60, check=False
+        [*COMMAND, *words], input=stdin, capture_output=True, env=environment(), timeout=60, check=False
     )
     return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
 

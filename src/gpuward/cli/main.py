@@ -28,20 +28,25 @@ def run(words: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): the rest is not wanted.
-        _let_go()
         return _EXIT_PIPE_CLOSED
     except OSError as error:
         _complain(f"gpuward: cannot write ({error.strerror or error}); make room for the output and temporary files")
-        _let_go()
         return EXIT_UNREAD
     except KeyboardInterrupt:
         return _EXIT_INTERRUPTED
+    finally:
+        _let_go()
     return code
 
 
 def _answered(words: Sequence[str] | None) -> int:
     """Run the command; what is wrong with the usage or the inputs is told here."""
-    asked = build_parser().parse_args(words)
+    try:
+        asked = build_parser().parse_args(words)
+    except (
+        SystemExit
+    ) as end:  # how the parser ends after help, the version or wrong usage, before the output is written
+        return end.code if isinstance(end.code, int) else EXIT_USAGE
     try:
         return _command(asked.command)(asked)
     except UsageError as error:
@@ -75,7 +80,7 @@ def _complain(sentence: str) -> None:
 
 
 def _let_go() -> None:
-    """Send what is still buffered nowhere, so that nothing complains at exit."""
+    """Write what is still buffered; what cannot be written goes nowhere, so that the interpreter does not complain."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -182,6 +182,8 @@ def effect(rule: Rule) -> str:
         parts.append(f"waits {rule.after_seconds:g} s for it")
     if rule.explains:
         parts.append("names the cause")
+    if rule.parks:
+        parts.append("asks for diagnostics before the GPU returns")
     if rule.clears:
         parts.append("clears the fault")
     if rule.option is not None:

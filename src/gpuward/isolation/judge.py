@@ -46,6 +46,7 @@ class _Draft:
     explained_by: str | None = None
     covers_seconds: float = 0
     cleared: bool = False
+    parks: bool = False
 
 
 def judge(live: LiveFault, rules: Iterable[Rule], around: Around, *, now: Moment | None) -> Verdict:
@@ -189,6 +190,7 @@ def _apply(rule: Rule, draft: _Draft, live: LiveFault, *, found: tuple[LiveFault
         draft.action = rule.action.format_map(words)
     if rule.adds is not None:
         draft.adds.append(rule.adds.format_map(words))
+    draft.parks = draft.parks or rule.parks
     if rule.clears:
         draft.cleared = True
     if rule.explains:
@@ -239,6 +241,7 @@ def _settle(draft: _Draft, live: LiveFault) -> Verdict:
         because=" ".join(says),
         rules=(*live.base.rows, *draft.rules),
         waits=draft.waits_seconds > 0,
+        parks=draft.parks,
         explained_by=draft.explained_by,
     )
 

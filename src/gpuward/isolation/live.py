@@ -25,6 +25,7 @@ UNJUDGED = Verdict(
     because="",
     rules=(),
     waits=False,
+    parks=False,
     explained_by=None,
 )
 

@@ -29,6 +29,8 @@ class Verdict:
     rules: tuple[str, ...]
     waits: bool
     """The verdict may still change within a rule's window: for now the fault is held at P2 or below."""
+    parks: bool
+    """After a repair a person decides: the verdict asks for diagnostics."""
     explained_by: str | None
     """The id of the fault that this one is a consequence of."""
 

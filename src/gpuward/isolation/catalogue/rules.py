@@ -77,6 +77,7 @@ class Rule:
     adds: str | None = None
     explains: bool = False
     clears: bool = False
+    parks: bool = False
     profiles: frozenset[str] = frozenset()
     option: str | None = None
     unless_option: str | None = None
@@ -217,6 +218,7 @@ class _Reading:
             adds=row.get("adds"),
             explains=row.get("explains", False) is True,
             clears=row.get("clears", False) is True,
+            parks=row.get("parks", False) is True,
             profiles=frozenset(self._known(row.get("profiles", ()), PROFILES, f"{where}, profiles")),
             option=self._option(row, "option", where),
             unless_option=self._option(row, "unless_option", where),

@@ -1,0 +1,25 @@
+"""Doubt the sensor before the fleet: how many GPUs may be taken out of service within a while. It only counts."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import floor
+
+
+@dataclass(frozen=True, slots=True)
+class Brake:
+    """At most `share` of the GPUs, at least one, may be isolated within `window_seconds`; then it opens by itself."""
+
+    share: float = 0.5
+    window_seconds: float = 600.0
+
+    def holds(self, *, gpus: int, isolated_at: Iterable[float], now: float) -> str:
+        """Return why one more must wait, empty when it need not. `isolated_at`: when others were taken out."""
+        recent = sorted(at for at in isolated_at if now - at < self.window_seconds)
+        most = max(1, floor(self.share * gpus))
+        if len(recent) < most:
+            return ""
+        opens_seconds = self.window_seconds - (now - recent[-most])
+        return (
+            f"{len(recent)} of {gpus} GPUs were taken out within {self.window_seconds / 60:.0f} min, "
+            f"more than looks like hardware; it opens again in {opens_seconds:.0f} s"
+        )
