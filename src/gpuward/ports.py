@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gpuward.model.gpu import Gpu
+from gpuward.model.happening import Happening
 from gpuward.model.node import GpuHolder, NodeReading
 from gpuward.model.signal import Gap, Signal
 
@@ -187,3 +188,17 @@ class Services(Protocol):
 
     def start(self, unit: str, deadline_seconds: float) -> None:
         """Start it; success is that it runs."""
+
+
+class Chronicle(Protocol):
+    """The journal of happenings."""
+
+    def write(self, happening: Happening) -> None:
+        """Add one happening. Raises Refused when it cannot be kept; nothing else is lost by that."""
+
+
+class EvidenceRoom(Protocol):
+    """Where evidence is kept, by case."""
+
+    def keep(self, case: str, name: str, content: bytes) -> str:
+        """Keep content under a name and return its SHA-256. Raises Refused when it cannot be kept whole."""

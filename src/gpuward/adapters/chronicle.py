@@ -1,0 +1,67 @@
+"""The journal of happenings as files of JSON lines, rotated and bounded. What happens is not decided here."""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gpuward.model.happening import Happening
+from gpuward.ports import Refused
+
+_NAMES = {"before": "from", "after": "to"}
+"""The words of the file where Python's own would clash."""
+
+
+class JsonLines:
+    """Implements Chronicle. The newest lines are in `path`, older ones in `path`.1 and so on; each line is flushed."""
+
+    def __init__(self, path: str, *, file_bytes: int = 8 * 1024 * 1024, files: int = 8) -> None:
+        self._path = Path(path)
+        self._file_bytes = file_bytes
+        self._files = files
+
+    def write(self, happening: Happening) -> None:
+        """Add one line and flush it to the disk. Raises Refused when that fails."""
+        line = json.dumps(as_object(happening), ensure_ascii=False, separators=(",", ":")) + "\n"
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._rotate(len(line.encode()))
+            handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                _write_whole(handle, line.encode())
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise Refused(f"the journal {self._path} cannot be written ({error.strerror}); make room for it") from error
+
+    def _rotate(self, more_bytes: int) -> None:
+        try:
+            size = self._path.stat().st_size
+        except FileNotFoundError:
+            return
+        if size + more_bytes <= self._file_bytes:
+            return
+        for number in range(self._files - 1, 0, -1):
+            older = self._numbered(number)
+            newer = self._path if number == 1 else self._numbered(number - 1)
+            if newer.exists():
+                newer.replace(older)
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
+
+
+def as_object(happening: Happening) -> dict[str, Any]:
+    """Return a happening as the journal spells it: fields that are not used left out."""
+    fields = asdict(happening)
+    return {_NAMES.get(name, name): value for name, value in fields.items() if value != ""}
+
+
+def _write_whole(handle: int, content: bytes) -> None:
+    """Write all of it: a full disk may take a part first, and half a line is worse than none."""
+    written = os.write(handle, content)
+    if written != len(content):
+        os.ftruncate(handle, os.fstat(handle).st_size - written)
+        raise OSError(28, "No space left on device")
