@@ -89,6 +89,7 @@ def _closed(changes: Iterable[Change]) -> Iterator[Fault]:
 def _of_log(seen: Pass, log: LogFile, reader: KernelReader) -> Iterator[Record]:
     before = (seen.lines, seen.unparsed)
     future = _Future(seen.now + _FUTURE_SECONDS)
+    quoted = 0
     try:
         for signal in log.signals():
             if isinstance(signal, Gap):
@@ -102,6 +103,7 @@ def _of_log(seen: Pass, log: LogFile, reader: KernelReader) -> Iterator[Record]:
                 seen.unparsed += 1
             elif kind not in CHATTER:
                 seen.recognised += 1
+                quoted += kind is RecordKind.XID_QUOTED
             wall = record.moment.wall
             if wall is not None and wall > future.limit:
                 future.note(wall)
@@ -112,6 +114,10 @@ def _of_log(seen: Pass, log: LogFile, reader: KernelReader) -> Iterator[Record]:
         tally = log.tally()
         seen.lines = before[0] + tally.lines
         seen.unparsed += tally.skipped
+        if quoted:
+            seen.note(
+                f"{log.name}: {quoted} lines in which another program quotes an Xid; they are no faults (--lines)"
+            )
         if future.count:
             seen.note(
                 f"{log.name}: {future.count} lines lie in the future, by up to {future.by_seconds(seen.now)} s: "

@@ -14,8 +14,8 @@ FILE is a kernel log in any shape: raw dmesg, dmesg -T or -x, /dev/kmsg records,
 journalctl short, short-iso, short-precise or json, Talos; plain, gzipped, or an nvidia-bug-report. `-` is standard
 input, and what is read when no FILE is given. Rotated logs may be named in any order."""
 _SCAN_END = """\
-exit code: 0 nothing at P0 or P1; 1 something at P0 or P1; 2 wrong usage or settings; 3 an input could not be read
-(it is named, the others are read; 3 wins over 1).
+exit code: 0 nothing at P0 or P1 among what is shown; 1 something at P0 or P1; 2 wrong usage or settings; 3 an input
+could not be read (it is named, the others are read; 3 wins over 1) or the output could not be written.
 
 examples:
   gpuward scan /var/log/kern.log*

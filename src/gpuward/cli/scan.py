@@ -59,7 +59,11 @@ def scan(asked: argparse.Namespace) -> int:
     logs = wiring.finished_logs(asked.files, _progress() if sys.stderr.isatty() else None)
 
     def reader_of(log: LogFile) -> KernelReader:
-        return KernelReader(Context(source=log.name, timezone=zone, now=now, boot_time=boot_time, node=asked.node))
+        began, node = boot_time, asked.node
+        live = wiring.live_origin(log.name)
+        if live is not None:
+            began, node = began or live.boot_time, node or live.node
+        return KernelReader(Context(source=log.name, timezone=zone, now=now, boot_time=began, node=node))
 
     logs = in_time_order(logs, reader_of)
     if asked.lines:

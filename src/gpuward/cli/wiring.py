@@ -17,7 +17,7 @@ from gpuward.cli.times import TimeError, read_offset, read_time
 from gpuward.isolation.catalogue.load import load, load_rules
 from gpuward.isolation.kernel.reader import NEEDLES
 from gpuward.isolation.terms import Terms
-from gpuward.ports import Clock, Inventory, KernelLog, LogFile, Processes, Refused, Store
+from gpuward.ports import Clock, Inventory, KernelLog, LogFile, Origin, Processes, Refused, Store
 from gpuward.settings import Settings, SettingsError, read_settings, terms_of
 
 DEFAULT_CONFIG = "/etc/gpuward/gpuward.toml"
@@ -70,6 +70,15 @@ def this_boot() -> float | None:
     from gpuward.adapters.kmsg import Kmsg  # noqa: PLC0415  a scan of files needs no live log
 
     return Kmsg().origin().boot_time
+
+
+def live_origin(name: str) -> Origin | None:
+    """Return what is known of this machine's own ring buffer when that is what is scanned, None for any other log."""
+    if not Path(name).is_char_device():
+        return None
+    from gpuward.adapters.kmsg import Kmsg  # noqa: PLC0415  as above
+
+    return Kmsg(name).origin()
 
 
 def host_name() -> str:
