@@ -48,10 +48,10 @@ def test_its_work_runs_out_before_the_repair() -> None:
 
 def test_a_patient_fault_keeps_its_work_and_is_drained_when_that_has_ended() -> None:
     life = Life(case=a_case(level=Level.P1)).play(a_scene(level=Level.P1, work=("train (7)",)))
-    assert life.case.state is S.FENCED
+    assert life.states[-1] is S.FENCED
     assert asked(life.case) == [E.EVIDENCE]
     life.play(a_scene(level=Level.P1))
-    assert life.case.state is S.PROBATION
+    assert life.states[-1] is S.PROBATION
     assert asked(life.case) == REPAIR
 
 
@@ -163,15 +163,18 @@ def test_no_evidence_no_reset() -> None:
 
 def test_work_that_comes_back_before_the_reset_is_let_run() -> None:
     life = Life()
-    while life.case.pending() is None or life.case.pending().kind is not E.RESET:  # type: ignore[union-attr]  asked before
+    for _ in range(20):
         life.see(a_scene())
-        if life.case.pending() is not None and life.case.pending().kind is not E.RESET:  # type: ignore[union-attr]  as above
-            life.end(Outcome.DONE, at=0.0)
+        effect = life.case.pending()
+        if effect is not None and effect.kind is E.RESET:
+            break
+        life.end(Outcome.DONE, at=0.0)
     life.end(Outcome.REFUSED, at=0.0, why="in use")
     life.play(a_scene(work=("train (7)",)))
-    assert life.case.state is S.EVACUATING
+    assert life.states[-1] is S.EVACUATING
     assert life.case.marks.drained
-    assert life.play(a_scene()).case.state is S.PROBATION
+    life.play(a_scene())
+    assert life.states[-1] is S.PROBATION
 
 
 def test_a_relapse_on_probation_parks() -> None:

@@ -1,13 +1,14 @@
 """From a snapshot to a decision: which faults open cases, what holds them, what is written down."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gpuward.isolation import decide as waist
 from gpuward.isolation.brake import Brake
 from gpuward.isolation.decide import Decision, Snapshot, decide
-from gpuward.isolation.machine import settle
+from gpuward.isolation.machine import advance, settle
 from gpuward.isolation.table import MOVES
 from gpuward.model.case import CaseState, EffectKind, Mode, Outcome
 from gpuward.model.fault import Fault
@@ -27,9 +28,9 @@ def faults(*records: Record) -> tuple[Fault, ...]:
     return tuple(told(list(records)).faults)
 
 
-def snapshot(*records: Record, **changes: object) -> Snapshot:
+def snapshot(*records: Record, **changes: Any) -> Snapshot:
     first = Snapshot(now=NOW, mode=Mode.REPAIR, node="gpu-1", cases=(), faults=faults(*records), gpus=GPUS)
-    return replace(first, **changes)  # type: ignore[arg-type]  fields are named by the tests
+    return replace(first, **changes)
 
 
 def lived(first: Snapshot, *, rounds: int = 20) -> Decision:
@@ -165,8 +166,7 @@ def test_a_waiting_case_says_why_once() -> None:
 def test_a_broken_law_parks_its_case_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     reset_at_once = replace(MOVES[7], effects=(EffectKind.RESET,))
     wrong = (*MOVES[:7], reset_at_once, *MOVES[8:])
-    true_advance = waist.advance
-    monkeypatch.setattr(waist, "advance", lambda case, scene: true_advance(case, scene, moves=wrong))
+    monkeypatch.setattr(waist, "advance", lambda case, scene: advance(case, scene, moves=wrong))
     decision = decide(snapshot(xid(79, 0), xid(31, 0, pci=GPU_B), gpus={**GPUS, GPU_B: HELD}))
     states = {case.gpu: case.state for case in decision.cases}
     assert states == {GPU_A: CaseState.PARKED, GPU_B: CaseState.FENCED}

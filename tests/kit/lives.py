@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gpuward.isolation import laws
 from gpuward.isolation.machine import advance, ask, settle
@@ -14,7 +15,7 @@ from gpuward.model.scene import FaultSight, GpuSight, Scene
 PROBATION_SECONDS = 600.0
 
 
-def a_case(**changes: object) -> Case:
+def a_case(**changes: Any) -> Case:
     """Return a new case of GPU 0000:3b:00."""
     case = Case(
         id="c1",
@@ -30,10 +31,10 @@ def a_case(**changes: object) -> Case:
         parks=False,
         opened_at=0.0,
     )
-    return replace(case, **changes)  # type: ignore[arg-type]  fields are named by the tests
+    return replace(case, **changes)
 
 
-def a_scene(**changes: object) -> Scene:
+def a_scene(**changes: Any) -> Scene:
     """Return a scene of an urgent fault on a free GPU, in mode repair, with nothing in the way."""
     gpu = GpuSight(present=True, lost=False, work=(), display=False)
     fault = FaultSight(level=Level.P0, parks=False, cleared=False, over=False, idle_reason="")
@@ -50,11 +51,11 @@ def a_scene(**changes: object) -> Scene:
     )
     for name, value in changes.items():
         if name in {"level", "parks", "cleared", "over", "idle_reason"}:
-            scene = replace(scene, fault=replace(scene.fault, **{name: value}))  # type: ignore[arg-type]  as above
+            scene = replace(scene, fault=replace(scene.fault, **{name: value}))
         elif name in {"work", "display", "present", "lost"}:
-            scene = replace(scene, gpu=replace(scene.gpu, **{name: value}))  # type: ignore[arg-type]  as above
+            scene = replace(scene, gpu=replace(scene.gpu, **{name: value}))
         else:
-            scene = replace(scene, **{name: value})  # type: ignore[arg-type]  as above
+            scene = replace(scene, **{name: value})
     return scene
 
 
@@ -172,7 +173,7 @@ def directed_lives(moves: Sequence[Move] = MOVES) -> list[Life]:
     ]
 
 
-def _stubborn(moves: Sequence[Move], kinds: set[EffectKind], *, then: dict[str, object]) -> Life:
+def _stubborn(moves: Sequence[Move], kinds: set[EffectKind], *, then: dict[str, Any]) -> Life:
     """Return a life in which these effects are refused, and `then` is seen once one was, or the case is fenced."""
     life = Life(moves=moves)
     scene = a_scene()

@@ -50,10 +50,11 @@ class Outside:
 class Watch:
     """One watch of one log. `tell` is called for each change, `warn` with a sentence for what a person should know.
 
-    `new_merger` makes an empty merger: one that took over half of a broken state is thrown away.
+    `new_merger` makes an empty merger: one that took over half of a broken state is thrown away. `each_round` is called
+    after the lines of a round, before the place in the log is saved; it returns how long the next read may wait.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a watch is made of: ports, a merger, two ways to speak, and the machine
         self,
         outside: Outside,
         new_merger: Callable[[], Merger],
@@ -62,8 +63,11 @@ class Watch:
         warn: Callable[[str], None],
         timezone: tzinfo,
         node: str | None = None,
+        each_round: Callable[[Merger], float] | None = None,
     ) -> None:
         self._outside = outside
+        self._each_round = each_round
+        self._read_seconds = READ_SECONDS
         self._new_merger = new_merger
         self._merger = new_merger()
         self._tell = tell
@@ -119,6 +123,9 @@ class Watch:
             else:
                 told = self._read(reader, signal) or told
         told = self._pass_time(reader, monotonic - self._last_line) or told
+        if self._each_round is not None:
+            # Before the place is saved: what a line leads to must not be lost when we end between the two.
+            self._read_seconds = min(READ_SECONDS, self._each_round(self._merger))
         if told or (self._cursor != self._saved_cursor and monotonic >= self._next_save):
             self._save(reader)
             self._next_save = monotonic + SAVE_SECONDS
@@ -126,7 +133,7 @@ class Watch:
     def _signals(self) -> Sequence[Signal | Gap]:
         """Return what came. A log that is gone for a moment (its program is restarted) is asked again, a while."""
         try:
-            signals = self._outside.log.read(READ_SECONDS)
+            signals = self._outside.log.read(self._read_seconds)
         except Unreachable as error:
             self._failures += 1
             if not self._heard or self._failures > MOST_FAILURES:
