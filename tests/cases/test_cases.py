@@ -18,6 +18,10 @@ E = EffectKind
 REPAIR = [E.EVIDENCE, E.DRAIN, E.EVIDENCE, E.PAUSE, E.UNDRAIN, E.RESET, E.RESTORE, E.VERIFY]
 
 
+def state_of(life: Life) -> CaseState:
+    return life.case.state
+
+
 def test_an_urgent_fault_is_drained_repaired_proven_and_returned() -> None:
     life = Life().play(a_scene())
     assert life.case.state is S.PROBATION
@@ -48,10 +52,10 @@ def test_its_work_runs_out_before_the_repair() -> None:
 
 def test_a_patient_fault_keeps_its_work_and_is_drained_when_that_has_ended() -> None:
     life = Life(case=a_case(level=Level.P1)).play(a_scene(level=Level.P1, work=("train (7)",)))
-    assert life.states[-1] is S.FENCED
+    assert state_of(life) is S.FENCED
     assert asked(life.case) == [E.EVIDENCE]
     life.play(a_scene(level=Level.P1))
-    assert life.states[-1] is S.PROBATION
+    assert state_of(life) is S.PROBATION
     assert asked(life.case) == REPAIR
 
 
@@ -171,10 +175,10 @@ def test_work_that_comes_back_before_the_reset_is_let_run() -> None:
         life.end(Outcome.DONE, at=0.0)
     life.end(Outcome.REFUSED, at=0.0, why="in use")
     life.play(a_scene(work=("train (7)",)))
-    assert life.states[-1] is S.EVACUATING
+    assert state_of(life) is S.EVACUATING
     assert life.case.marks.drained
     life.play(a_scene())
-    assert life.states[-1] is S.PROBATION
+    assert state_of(life) is S.PROBATION
 
 
 def test_a_relapse_on_probation_parks() -> None:
