@@ -32,11 +32,10 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of an effect. `paused` names the units that were stopped."""
+    """What became of an effect."""
 
     outcome: Outcome
     why: str = ""
-    paused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,8 @@ class Tools:
     clock: Clock
     kernel_log: Callable[[], bytes]
     """The kernel log since boot, as evidence."""
+    intend: Callable[[tuple[str, ...]], None] = lambda _units: None
+    """Takes the units that are about to be stopped, before the first is: they must be started again whatever comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +118,19 @@ def _undrain(job: Job, tools: Tools) -> Result:
 
 
 def _pause(job: Job, tools: Tools) -> Result:
-    """Stop the known services that hold the GPU; what was stopped is remembered even when one of them refuses."""
+    """Stop the known services that hold the GPU; which they are is saved before the first is stopped."""
     if job.gpu.minor is None:
         return Result(Outcome.REFUSED, "the GPU's device number is not known, so its holders cannot be found")
     units = sorted(
         {one.service for one in tools.holders.of(job.gpu.minor) if one.kind is HolderKind.SERVICE and one.service}
     )
-    stopped: list[str] = []
+    tools.intend(tuple(units))
     for unit in units:
         try:
             tools.services.stop(unit, SERVICE_SECONDS)
         except EdgeError as error:
-            return Result(Outcome.FAILED, f"{unit} could not be stopped: {error}", tuple(stopped))
-        stopped.append(unit)
-    return Result(Outcome.DONE, ", ".join(stopped), tuple(stopped))
+            return Result(Outcome.FAILED, f"{unit} could not be stopped: {error}")
+    return Result(Outcome.DONE, ", ".join(units))
 
 
 def _restore(job: Job, tools: Tools) -> Result:

@@ -64,9 +64,11 @@ class Watch:
         timezone: tzinfo,
         node: str | None = None,
         each_round: Callable[[Merger], float] | None = None,
+        opening: str = "watching {source}; nothing on this machine is changed",
     ) -> None:
         self._outside = outside
         self._each_round = each_round
+        self._opening = opening
         self._read_seconds = READ_SECONDS
         self._new_merger = new_merger
         self._merger = new_merger()
@@ -96,7 +98,7 @@ class Watch:
         origin = self._outside.log.origin()
         self._host = origin.node
         # Said after the beginning was noted: whoever reads it may take what comes from here on as new.
-        self._warn(f"watching {origin.source}; nothing on this machine is changed")
+        self._warn(self._opening.format(source=origin.source))
         saved = self._load()
         self._learn_gpus()
         reader = self._reader(origin, saved)

@@ -110,6 +110,11 @@ def not_undone(case: Case, scene: Scene) -> bool:
     )
 
 
+def unseen(_case: Case, scene: Scene) -> bool:
+    """Return whether nobody can see what holds the GPU."""
+    return scene.gpu.work is None
+
+
 def undrained(case: Case, _scene: Scene) -> bool:
     """Return whether no drain was asked for since the case was fenced."""
     return not any(effect.kind is EffectKind.DRAIN for effect in case.effects)
@@ -251,6 +256,7 @@ def _both(*conditions: Condition) -> Condition:
 released_unmarked = _both(released, unmarked)
 release_not_undone = _both(released, not_undone)
 released_marked = _both(released, marked)
+unseen_and_obstructed = _both(settled, unseen, obstructed)
 taken_back = _both(withdrawn, marked)
 taken_back_unmarked = _both(withdrawn, unmarked)
 taken_back_not_undone = _both(withdrawn, not_undone)

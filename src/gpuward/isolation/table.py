@@ -76,6 +76,14 @@ MOVES: tuple[Move, ...] = (
     # --- saving, evacuating: the work that runs -------------------------------------------------------------------
     Move(S.SAVING, when.always, S.EVACUATING, say="No job on this server asked to be told."),
     Move(S.EVACUATING, when.idle, S.VACATED, say="No work holds the GPU."),
+    Move(
+        S.EVACUATING,
+        when.unseen_and_obstructed,
+        S.PARKED,
+        (E.RESTORE,),
+        say="Nobody can see what holds it, and it cannot be reset: {obstacle}",
+        due="{obstacle}",
+    ),
     Move(S.EVACUATING, when.held, S.EVACUATING, say="Waits for its work to end: {work}"),
     # --- vacated: may it be repaired? -----------------------------------------------------------------------------
     Move(S.VACATED, when.held, S.EVACUATING, say="Work holds the GPU again."),

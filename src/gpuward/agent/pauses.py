@@ -1,0 +1,35 @@
+"""Which units are stopped for which case, kept over a restart: what was stopped is always started again."""
+
+import threading
+
+from gpuward.ports import Store
+
+
+class Pauses:
+    """Which units were, or are about to be, stopped for a case: saved before the first is stopped."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._units: dict[str, tuple[str, ...]] = {}
+        self._lock = threading.Lock()
+
+    def load(self) -> None:
+        """Take over what was saved. Raises Refused when it cannot be used."""
+        saved = self._store.load()
+        self._units = {} if saved is None else {case: tuple(units) for case, units in saved.items()}
+
+    def of(self, case: str) -> tuple[str, ...]:
+        """Return the units of a case."""
+        return self._units.get(case, ())
+
+    def add(self, case: str, units: tuple[str, ...]) -> None:
+        """Save that units of a case are about to be stopped. Raises Refused."""
+        with self._lock:
+            self._units[case] = tuple(dict.fromkeys((*self._units.get(case, ()), *units)))
+            self._store.save({name: list(kept) for name, kept in self._units.items()})
+
+    def remove(self, case: str) -> None:
+        """Forget the units of a case: they run again."""
+        with self._lock:
+            if self._units.pop(case, None) is not None:
+                self._store.save({name: list(kept) for name, kept in self._units.items()})

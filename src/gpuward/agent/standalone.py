@@ -1,0 +1,375 @@
+"""The loop of one GPU server: follow the kernel log, decide, have it done on the bench, look again. Rules are not here.
+
+What is decided is saved before it is done, and what was done comes back as an outcome in the next round. A round never
+waits for the bench: effects of different GPUs run side by side, those of one case one after the other.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+from datetime import tzinfo
+from functools import partial
+from typing import Any
+
+from gpuward.agent.bench import Job, Remembered, Result, Tools, perform
+from gpuward.agent.pauses import Pauses
+from gpuward.agent.sight import Seen, drained_gpus, is_lost, new_memory, obstacle_of, sight_of
+from gpuward.agent.watch import READ_SECONDS, Outside, Told, Watch
+from gpuward.isolation.brake import Brake
+from gpuward.isolation.decide import Decision, Snapshot, decide
+from gpuward.isolation.machine import ask, settle
+from gpuward.isolation.merge import Merger
+from gpuward.isolation.packed import pack_case, unpack_case
+from gpuward.isolation.saved import SavedError
+from gpuward.model.case import ENDED, Case, Effect, EffectKind, Mode, Order, Outcome
+from gpuward.model.fault import ChangeKind, Fault
+from gpuward.model.happening import Happening, What
+from gpuward.model.node import GpuReading, NodeReading
+from gpuward.ports import Chronicle, EdgeError, Refused, Store
+
+BUSY_SECONDS = 0.05
+"""How long a round waits for lines while the bench works, so that its outcomes are seen soon."""
+ENDED_KEPT = 200
+"""Cases that have ended and are still remembered, for people and for counting resets."""
+_NO_WITNESS = "The line is older than this agent, and nothing that can be read now confirms it."
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How far and how fast the agent goes."""
+
+    mode: Mode = Mode.OBSERVE
+    brake: Brake = field(default_factory=Brake)
+    probation_seconds: float = 1800.0
+    poll_seconds: float = 30.0
+    read_seconds: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Where the agent keeps what must survive it."""
+
+    cases: Store
+    pauses: Store
+    chronicle: Chronicle
+
+
+class Standalone:
+    """One agent on one server. `say` gets each happening as it is written down, `warn` what a person should know."""
+
+    def __init__(  # noqa: PLR0913  what an agent is made of: ports, keeping, a plan, hands, and ways to speak
+        self,
+        outside: Outside,
+        new_merger: Callable[[], Merger],
+        *,
+        tools: Tools,
+        keeping: Keeping,
+        plan: Plan,
+        hands: Executor,
+        say: Callable[[Happening], None],
+        warn: Callable[[str], None],
+        timezone: tzinfo,
+        node: str,
+    ) -> None:
+        self._outside = outside
+        self._new_merger = new_merger
+        self._tools = tools
+        self._keeping = keeping
+        self._plan = plan
+        self._hands = hands
+        self._say = say
+        self._warn = warn
+        self._timezone = timezone
+        self._node = node
+        self._cases: dict[str, Case] = {}
+        self._memory: dict[str, Remembered] = {}
+        self._history: set[str] = set()
+        self._pauses = Pauses(keeping.pauses)
+        self._working: dict[str, Future[list[tuple[int, Result]]]] = {}
+        self._reading: NodeReading | None = None
+        self._poll: Future[NodeReading] | None = None
+        self._next_poll = 0.0
+        self._orders: list[tuple[str, Order]] = []
+        self._unsaved = False
+        self._lock = threading.Lock()
+
+    def run(self, stopped: Callable[[], bool]) -> None:
+        """Work until `stopped` says so. Raises EdgeError when the log cannot be read, or the state not used."""
+        self._load()
+        self._pauses.load()
+        self._look_first()
+        watch = Watch(
+            self._outside,
+            self._new_merger,
+            tell=self._hear,
+            warn=self._warn,
+            timezone=self._timezone,
+            node=self._node,
+            each_round=self.round,
+            opening=f"watching {{source}} in mode {self._plan.mode}",
+        )
+        watch.run(stopped)
+
+    def order(self, gpu: str, order: Order) -> None:
+        """Take a person's word on the case of a GPU; it is heard in the next round. Called from any thread."""
+        with self._lock:
+            self._orders.append((gpu, order))
+
+    def cases(self) -> tuple[Case, ...]:
+        """Return the cases as they are, newest last."""
+        return tuple(self._cases.values())
+
+    def round(self, merger: Merger) -> float:
+        """Do what is due between two looks at the log; return how long the next look may wait."""
+        self._collect()
+        self._poll_when_due()
+        self._take_orders()
+        for one in self._memory.values():
+            if one.uuid:
+                merger.learn_uuid(one.pci, one.uuid, node=None)
+        decision = decide(self._snapshot(merger))
+        if self._keep(decision):
+            self._put_to_work()
+        return BUSY_SECONDS if self._working else READ_SECONDS
+
+    # --- what is seen ---------------------------------------------------------------------------------------------
+
+    def _hear(self, told: Told) -> None:
+        """Note a change of a fault: what is history must be confirmed before it acts."""
+        fault = told.change.fault
+        if told.history and told.change.kind is ChangeKind.BEGAN:
+            self._history.add(fault.id)
+        if told.change.kind is not ChangeKind.CLOSED:
+            self._write(
+                Happening(
+                    at=told.at,
+                    what=What.OBSERVED,
+                    node=self._node,
+                    gpu=fault.pci or "",
+                    rule=" ".join(fault.verdict.rules),
+                    because=f"{fault.verdict.level} {fault.title}: {fault.verdict.because}",
+                )
+            )
+
+    def _look_first(self) -> None:
+        try:
+            self._take_reading(self._tools.driver.read(self._plan.read_seconds))
+        except EdgeError as error:
+            self._warn(f"the GPUs cannot be read: {error}")
+        self._next_poll = self._outside.clock.monotonic() + self._plan.poll_seconds
+
+    def _poll_when_due(self) -> None:
+        if self._poll is not None:
+            if not self._poll.done():
+                return
+            poll, self._poll = self._poll, None
+            try:
+                self._take_reading(poll.result())
+            except EdgeError as error:
+                self._reading = None
+                self._warn(f"the GPUs cannot be read: {error}")
+        elif self._outside.clock.monotonic() >= self._next_poll:
+            self._next_poll = self._outside.clock.monotonic() + self._plan.poll_seconds
+            self._poll = self._hands.submit(self._tools.driver.read, self._plan.read_seconds)
+
+    def _take_reading(self, reading: NodeReading) -> None:
+        """Remember what the reading shows, except of GPUs under work: what they were before it counts."""
+        self._reading = reading
+        touched = {case.gpu for case in self._cases.values() if case.state not in ENDED and case.effects}
+        fresh = new_memory(self._memory, reading)
+        self._memory = {pci: self._memory.get(pci, now) if pci in touched else now for pci, now in fresh.items()}
+
+    def _snapshot(self, merger: Merger) -> Snapshot:
+        now = self._outside.clock.now()
+        faults = tuple(merger.faults())
+        alive = {fault.id for fault in faults}
+        open_cases = [case for case in self._cases.values() if case.state not in ENDED]
+        seen = {case.gpu: self._seen(case) for case in open_cases}
+        idle = {pci: sight_of(self._unheld(pci)) for pci in self._memory if pci not in seen}
+        return Snapshot(
+            now=now,
+            mode=self._plan.mode,
+            node=self._node,
+            cases=tuple(self._cases.values()),
+            faults=faults,
+            over=frozenset(case.fault for case in open_cases if case.fault not in alive),
+            idle_reasons={fault.id: _NO_WITNESS for fault in faults if self._is_only_history(fault)},
+            gpus={**idle, **{pci: sight_of(one) for pci, one in seen.items()}},
+            obstacles={case.gpu: obstacle_of(case, seen[case.gpu], now=now) for case in open_cases},
+            brake=self._plan.brake,
+            probation_seconds=self._plan.probation_seconds,
+        )
+
+    def _seen(self, case: Case) -> Seen:
+        was = self._memory.get(case.gpu) or _unknown(case)
+        reading = self._of_reading(case.gpu)
+        holders = None
+        if was.minor is not None:
+            try:
+                holders = self._tools.holders.of(was.minor)
+            except EdgeError as error:
+                self._warn(f"the holders of GPU {case.gpu} cannot be seen: {error}")
+        return Seen(
+            was=was,
+            reading=reading,
+            read=self._reading is not None,
+            holders=holders,
+            drained=case.marks.drained,
+            lost=is_lost(case.code, case.kind, reading),
+            display=reading is not None and reading.display_active is True,
+        )
+
+    def _unheld(self, pci: str) -> Seen:
+        reading = self._of_reading(pci)
+        return Seen(
+            was=self._memory[pci],
+            reading=reading,
+            read=self._reading is not None,
+            holders=None,
+            drained=pci in drained_gpus(self._cases.values()),
+            lost=reading is not None and reading.lost,
+            display=reading is not None and reading.display_active is True,
+        )
+
+    def _of_reading(self, pci: str) -> GpuReading | None:
+        gpus = () if self._reading is None else self._reading.gpus
+        return next((gpu for gpu in gpus if gpu.pci == pci), None)
+
+    def _is_only_history(self, fault: Fault) -> bool:
+        """Return whether a fault is older than this agent and no live reading confirms it (R-history)."""
+        if fault.id not in self._history or fault.pci is None:
+            return False
+        reading = self._of_reading(fault.pci)
+        if reading is None:
+            gone = self._reading is not None and is_lost(fault.code, fault.kind, None)
+            return not gone
+        asked = reading.recovery_action not in {None, "None"}
+        return not (reading.lost or asked or reading.remap.pending or reading.remap.failed)
+
+    # --- what is kept ---------------------------------------------------------------------------------------------
+
+    def _keep(self, decision: Decision) -> bool:
+        """Save what was decided, then write it down. False when it could not be saved: then nothing may be done."""
+        cases = {case.id: case for case in decision.cases}
+        if self._unsaved or cases != self._cases:
+            ended = [case.id for case in cases.values() if case.state in ENDED]
+            for case_id in ended[: max(0, len(ended) - ENDED_KEPT)]:
+                del cases[case_id]
+            if not self._save(cases):
+                return False
+            self._cases = cases
+            self._unsaved = False
+        for happening in decision.happenings:
+            self._write(happening)
+        return True
+
+    def _save(self, cases: Mapping[str, Case]) -> bool:
+        saved = {
+            "cases": [pack_case(case) for case in cases.values()],
+            "memory": [_pack_memory(one) for one in self._memory.values()],
+            "history": sorted(self._history),
+        }
+        try:
+            self._keeping.cases.save(saved)
+        except Refused as error:
+            self._warn(f"nothing is done, as what was decided cannot be saved: {error}")
+            return False
+        return True
+
+    def _load(self) -> None:
+        """Go on from what was saved. A state that cannot be used is Refused: marks of ours may stand on the machine."""
+        saved = self._keeping.cases.load()
+        if saved is None:
+            return
+        try:
+            self._cases = {case.id: case for case in map(unpack_case, saved["cases"])}
+            self._memory = {one["pci"]: Remembered(**one) for one in saved["memory"]}
+            self._history = set(saved["history"])
+        except (SavedError, KeyError, TypeError) as error:
+            remedy = "look which GPUs are drained, undo that, then remove the file"
+            raise Refused(f"the saved cases cannot be used ({error}); {remedy}") from error
+
+    def _write(self, happening: Happening) -> None:
+        self._say(happening)
+        try:
+            self._keeping.chronicle.write(happening)
+        except Refused as error:
+            self._warn(str(error))
+
+    # --- what is done ---------------------------------------------------------------------------------------------
+
+    def _take_orders(self) -> None:
+        with self._lock:
+            orders, self._orders = self._orders, []
+        for gpu, order in orders:
+            for case in [case for case in self._cases.values() if case.gpu == gpu and case.state not in ENDED]:
+                self._cases[case.id] = ask(case, order)
+                self._unsaved = True
+
+    def _put_to_work(self) -> None:
+        for case in self._cases.values():
+            pending = [effect for effect in case.effects if effect.outcome is Outcome.ASKED]
+            if pending and case.id not in self._working:
+                self._working[case.id] = self._hands.submit(self._work, case, pending)
+
+    def _work(self, case: Case, pending: list[Effect]) -> list[tuple[int, Result]]:
+        """Do the effects of a case in order; what one leads to is seen by the next. Runs beside the loop."""
+        results: list[tuple[int, Result]] = []
+        for effect in pending:
+            job = Job(
+                case=case,
+                effect=effect,
+                gpu=self._memory.get(case.gpu) or _unknown(case),
+                paused=self._pauses.of(case.id),
+                lost=is_lost(case.code, case.kind, self._of_reading(case.gpu)),
+            )
+            result = perform(job, replace(self._tools, intend=partial(self._pauses.add, case.id)))
+            if effect.kind is EffectKind.RESTORE and result.outcome is Outcome.DONE:
+                self._pauses.remove(case.id)
+            case = settle(case, effect.number, result.outcome, at=self._outside.clock.now(), why=result.why)
+            results.append((effect.number, result))
+        return results
+
+    def _collect(self) -> None:
+        for case_id, future in list(self._working.items()):
+            if not future.done():
+                continue
+            del self._working[case_id]
+            for number, result in future.result():
+                self._settle(case_id, number, result)
+
+    def _settle(self, case_id: str, number: int, result: Result) -> None:
+        now = self._outside.clock.now()
+        case = settle(self._cases[case_id], number, result.outcome, at=now, why=result.why)
+        self._cases[case_id] = case
+        self._unsaved = True
+        effect = case.effects[number - 1]
+        self._write(
+            Happening(
+                at=now,
+                what=What.EFFECT,
+                node=self._node,
+                gpu=case.gpu,
+                case=case.id,
+                effect=str(effect.kind),
+                target=case.gpu,
+                outcome=str(effect.outcome),
+                because=effect.why,
+            )
+        )
+
+
+def _pack_memory(one: Remembered) -> dict[str, Any]:
+    return {
+        "pci": one.pci,
+        "uuid": one.uuid,
+        "minor": one.minor,
+        "persistence": one.persistence,
+        "links_active": one.links_active,
+        "pcie_width": one.pcie_width,
+    }
+
+
+def _unknown(case: Case) -> Remembered:
+    return Remembered(pci=case.gpu, uuid=case.gpu_uuid, minor=None, persistence=None, links_active=0, pcie_width=None)

@@ -1,0 +1,382 @@
+"""The loop of one server over pretend ports: what the mission says happens, in order, and nothing is left behind."""
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+from datetime import UTC
+from typing import Any
+
+import pytest
+
+from gpuward.agent.bench import Tools
+from gpuward.agent.standalone import Keeping, Plan, Standalone
+from gpuward.agent.watch import Outside
+from gpuward.isolation.merge import Merger
+from gpuward.model.case import Case, CaseState, Mode, Order
+from gpuward.model.happening import Happening, What
+from gpuward.model.node import EccCounts, Pcie, Remap
+from gpuward.ports import Origin, Refused
+from tests.kit.merging import GPU_A, GPU_B, terms
+from tests.kit.pretend import (
+    START,
+    At,
+    PretendClock,
+    PretendInventory,
+    PretendLog,
+    PretendProcesses,
+    PretendStore,
+    Script,
+)
+from tests.kit.pretend_driver import PretendDriver, a_holder, hung
+from tests.kit.watching import xid_text
+
+S = CaseState
+SERVICE = "nvidia-dcgm.service"
+LOST = xid_text(79, "GPU has fallen off the bus.", pci=GPU_A)
+DOUBLE_BIT = xid_text(48, "An uncorrectable double bit error (DBE) has been detected", pci=GPU_A)
+LONE = xid_text(45, "Ch 00000008", pci=GPU_A)
+DRAIN = ["describe", "persistence off", "drain"]
+REPAIR = ["describe", f"stop {SERVICE}", "undrain", "reset", f"start {SERVICE}", "persistence on"]
+
+
+class AtOnce(Executor):
+    """An executor that does the work when it is handed over."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        """Do the work and return its outcome."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001  whatever the work raises is the future's
+            future.set_exception(error)
+        return future
+
+
+@dataclass
+class Room:
+    """Implements Chronicle and EvidenceRoom in memory; `broken` makes evidence refuse."""
+
+    written: list[Happening] = field(default_factory=list)
+    kept: list[tuple[str, str]] = field(default_factory=list)
+    broken: bool = False
+
+    def write(self, happening: Happening) -> None:
+        """Note a happening."""
+        self.written.append(happening)
+
+    def keep(self, case: str, name: str, content: bytes) -> str:
+        """Note what was kept."""
+        del content
+        if self.broken:
+            raise Refused("the disk is full; make room")
+        self.kept.append((case, name))
+        return "0" * 64
+
+
+@dataclass
+class Server:
+    """A server with an agent; `live` lets it live for so long, again and again over restarts."""
+
+    mode: Mode = Mode.REPAIR
+    options: tuple[str, ...] = ()
+    driver: PretendDriver = field(default_factory=PretendDriver)
+    clock: PretendClock = field(default_factory=PretendClock)
+    script: Script = field(default_factory=Script)
+    room: Room = field(default_factory=Room)
+    cases: PretendStore = field(default_factory=PretendStore)
+    pauses: PretendStore = field(default_factory=PretendStore)
+    place: PretendStore = field(default_factory=PretendStore)
+    warnings: list[str] = field(default_factory=list)
+    agent: Standalone | None = None
+
+    def live(self, *events: At, seconds: float) -> "Server":
+        """Let an agent live on this server for so long while the events happen."""
+        self.script.events += events
+        origin = Origin(source="/dev/kmsg", boot="5f2c1a9e", boot_time=START - 1000.0, node="gpu-1")
+        log = PretendLog(self.script, self.clock, origin=origin)
+        self.agent = Standalone(
+            Outside(
+                log=log,
+                processes=PretendProcesses(),
+                inventory=PretendInventory(),
+                clock=self.clock,
+                store=self.place,
+            ),
+            lambda: Merger(terms(options=self.options)),
+            tools=Tools(
+                driver=self.driver,
+                holders=self.driver,
+                services=self.driver,
+                evidence=self.room,
+                clock=self.clock,
+                kernel_log=lambda: b"the kernel log",
+            ),
+            keeping=Keeping(cases=self.cases, pauses=self.pauses, chronicle=self.room),
+            plan=Plan(mode=self.mode, probation_seconds=600.0),
+            hands=AtOnce(),
+            say=lambda _happening: None,
+            warn=self.warnings.append,
+            timezone=UTC,
+            node="gpu-1",
+        )
+        end = self.clock.monotonic() + seconds
+        self.agent.run(lambda: self.clock.monotonic() >= end)
+        return self
+
+    def at(self, seconds: float, body: str, *, facility: str = "kern") -> At:
+        """Return a kernel line so many seconds from now."""
+        moment = self.clock.monotonic() + seconds
+        priority = {"kern": 3, "user": 11}[facility]
+        usec = round(moment * 1e6)
+        return At(seconds, f"{priority},{usec},{usec},-;{body}")
+
+    def case(self, gpu: str = GPU_A) -> Case:
+        """Return the one case of a GPU."""
+        assert self.agent is not None
+        (case,) = [case for case in self.agent.cases() if case.gpu == gpu]
+        return case
+
+    def release(self, gpu: str) -> None:
+        """Give a person's word while the agent lives."""
+        assert self.agent is not None
+        self.agent.order(gpu, Order.RELEASE)
+
+    def states(self) -> list[str]:
+        """Return the states that cases moved to, in order."""
+        return [one.after for one in self.room.written if one.what is What.MOVED]
+
+
+def test_a_lost_gpu_is_drained_and_parked_for_a_person() -> None:
+    server = Server()
+    server.live(server.at(1, LOST), seconds=30)
+    case = server.case()
+    assert case.state is S.PARKED
+    assert "reboot the node" in case.due
+    assert server.driver.calls == ["persistence off", "drain"], "a lost GPU is not described, nobody would answer"
+    assert [name for _, name in server.room.kept] == ["01-holders.txt"]
+
+
+def test_an_urgent_fault_goes_through_to_return() -> None:
+    server = Server()
+    server.driver.held[0] = [a_holder(10, "nv-hostengine", service=SERVICE)]
+    server.driver.running = {SERVICE}
+    server.live(server.at(1, DOUBLE_BIT), seconds=700)
+    assert server.driver.calls == [*DRAIN, *REPAIR]
+    assert server.case().state is S.CLOSED
+    assert server.driver.gpus[GPU_A].persistence is True
+    assert server.driver.running == {SERVICE}
+    assert server.driver.drained == set()
+    assert server.states() == [
+        "fenced",
+        "saving",
+        "evacuating",
+        "vacated",
+        "repairing",
+        "verifying",
+        "probation",
+        "closed",
+    ]
+
+
+def test_the_kernel_log_is_evidence_before_a_reset() -> None:
+    server = Server()
+    server.live(server.at(1, DOUBLE_BIT), seconds=30)
+    names = [name for _, name in server.room.kept]
+    assert "03-kernel.log" in names
+    assert "03-nvidia-smi-q.txt" in names
+
+
+def test_work_runs_out_before_the_reset() -> None:
+    server = Server()
+    server.driver.held[0] = [a_holder()]
+    server.live(server.at(1, DOUBLE_BIT), seconds=100)
+    assert server.driver.calls == DRAIN
+    assert "train (pid 4321)" in server.case().because
+    server.driver.held.clear()
+    server.live(seconds=10)
+    assert server.case().state is S.PROBATION
+
+
+def test_a_lone_45_waits_for_its_process_and_is_not_drained_meanwhile() -> None:
+    server = Server()
+    server.driver.held[0] = [a_holder()]
+    server.live(server.at(1, LONE), seconds=100)
+    assert server.case().state is S.FENCED
+    assert "drain" not in server.driver.calls
+    server.driver.held.clear()
+    server.live(seconds=10)
+    assert server.driver.calls[:3] == DRAIN
+    assert server.case().state is S.PROBATION
+
+
+@pytest.mark.parametrize(("mode", "calls"), [(Mode.OBSERVE, []), (Mode.ISOLATE, DRAIN)])
+def test_a_lesser_mode_does_less(mode: Mode, calls: list[str]) -> None:
+    server = Server(mode=mode)
+    server.live(server.at(1, DOUBLE_BIT), seconds=60)
+    assert server.driver.calls == calls
+    assert server.case().state is (S.SUSPECT if mode is Mode.OBSERVE else S.PARKED)
+
+
+def test_a_record_that_the_kernel_did_not_write_does_nothing() -> None:
+    server = Server()
+    server.live(server.at(1, LOST, facility="user"), seconds=60)
+    assert server.agent is not None
+    assert server.agent.cases() == ()
+    accepted = Server(options=("accept_user_records",))
+    accepted.live(accepted.at(1, LOST, facility="user"), seconds=60)
+    assert accepted.driver.drained == {GPU_A}
+
+
+def test_an_old_line_acts_only_when_it_is_confirmed() -> None:
+    old = Server()
+    old.live(old.at(-900, DOUBLE_BIT), seconds=60)
+    assert old.case().state is S.WITHDRAWN
+    assert "older than this agent" in old.case().because
+    assert old.driver.calls == []
+    confirmed = Server()
+    gpu = confirmed.driver.gpus[GPU_A]
+    confirmed.driver.gpus[GPU_A] = replace(gpu, recovery_action="Reset")
+    confirmed.live(confirmed.at(-900, DOUBLE_BIT), seconds=60)
+    assert confirmed.driver.calls[:3] == DRAIN
+
+
+def test_an_old_79_of_a_gpu_that_is_gone_acts() -> None:
+    server = Server()
+    del server.driver.gpus[GPU_A]
+    server.driver.troubles["persistence off"] = Refused("no such GPU")
+    server.live(server.at(-900, LOST), seconds=60)
+    assert server.case().state is S.PARKED
+
+
+def test_a_drain_that_hangs_is_said_and_the_case_goes_on() -> None:
+    server = Server()
+    server.driver.troubles["drain"] = hung()
+    server.live(server.at(1, DOUBLE_BIT), seconds=60)
+    failed = [one for one in server.room.written if one.outcome == "failed"]
+    assert "did not answer" in failed[0].because
+    assert server.case().state is S.PROBATION
+
+
+def test_a_reset_that_fails_parks_the_gpu_drained_with_services_running() -> None:
+    server = Server()
+    server.driver.held[0] = [a_holder(10, "nv-hostengine", service=SERVICE)]
+    server.driver.running = {SERVICE}
+    server.driver.troubles["reset"] = hung()
+    server.live(server.at(1, DOUBLE_BIT), seconds=60)
+    assert server.case().state is S.PARKED
+    assert "did not answer" in server.case().due
+    assert server.driver.drained == {GPU_A}
+    assert server.driver.running == {SERVICE}
+
+
+def test_no_evidence_no_reset() -> None:
+    server = Server()
+    server.room.broken = True
+    server.live(server.at(1, DOUBLE_BIT), seconds=60)
+    assert server.case().state is S.PARKED
+    assert "disk is full" in server.case().because
+    assert "reset" not in server.driver.calls
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"uuid": "GPU-other"}, "not back with its UUID"),
+        ({"lost": True}, "not back with its UUID"),
+        ({"ecc": EccCounts(volatile=1, aggregate=1)}, "uncorrectable errors"),
+        ({"remap": Remap(pending=True, failed=False)}, "row remap"),
+        ({"remap": Remap(pending=False, failed=True)}, "row remap"),
+        ({"recovery_action": "Reset"}, "recovery action"),
+        ({"pcie": Pcie(generation=5, generation_max=5, width=8, width_max=16)}, "narrower"),
+    ],
+)
+def test_each_part_of_the_proof_can_fail(change: dict[str, Any], sentence: str) -> None:
+    server = Server()
+    true_reset = server.driver.reset
+
+    def reset(pci: str, deadline_seconds: float) -> None:
+        true_reset(pci, deadline_seconds)
+        server.driver.gpus[pci] = replace(server.driver.gpus[pci], **change)
+
+    server.driver.reset = reset  # type: ignore[method-assign]  # this server's card comes back ill
+    server.live(server.at(1, DOUBLE_BIT), seconds=60)
+    assert server.case().state is S.PARKED
+    assert sentence in server.case().due
+
+
+def test_a_display_is_left_alone() -> None:
+    server = Server()
+    server.driver.gpus[GPU_A] = replace(server.driver.gpus[GPU_A], display_active=True)
+    server.live(server.at(1, DOUBLE_BIT), seconds=60)
+    assert server.case().state is S.PARKED
+    assert server.driver.calls == []
+
+
+def test_the_third_of_three_gpus_is_held_by_the_brake() -> None:
+    server = Server(mode=Mode.ISOLATE)
+    server.live(server.at(1, LOST), server.at(2, xid_text(79, "GPU has fallen off the bus.", pci=GPU_B)), seconds=60)
+    assert server.driver.drained == {GPU_A}
+    assert "Held by the brake" in server.case(GPU_B).because
+
+
+def test_a_release_undoes_everything() -> None:
+    server = Server(mode=Mode.ISOLATE)
+    server.live(server.at(1, DOUBLE_BIT), seconds=30)
+    assert server.driver.drained == {GPU_A}
+    server.live(At(1, lambda: server.release(GPU_A)), seconds=10)
+    assert server.case().state is S.CLOSED
+    assert server.driver.drained == set()
+    assert server.driver.gpus[GPU_A].persistence is True
+
+
+def test_nothing_is_done_that_cannot_be_saved() -> None:
+    server = Server()
+    server.live(At(0, lambda: setattr(server.cases, "broken", True)), server.at(1, DOUBLE_BIT), seconds=30)
+    assert server.driver.calls == []
+    assert any("cannot be saved" in warning for warning in server.warnings)
+    server.cases.broken = False
+    server.live(seconds=30)
+    assert server.case().state is S.PROBATION
+
+
+def test_a_restart_at_any_moment_ends_the_same_with_nothing_left_behind() -> None:
+    def whole() -> Server:
+        server = Server()
+        server.driver.held[0] = [a_holder(10, "nv-hostengine", service=SERVICE)]
+        server.driver.running = {SERVICE}
+        return server
+
+    reference = whole()
+    reference.live(reference.at(1, DOUBLE_BIT), seconds=700)
+    moments = [(call, after) for call in [*DRAIN, *REPAIR] for after in (False, True)]
+    for call, after in moments[:-1]:  # nothing follows the last call
+        server = whole()
+        _kill_at(server, call, after=after)
+        with pytest.raises(_Killed):
+            server.live(server.at(1, DOUBLE_BIT), seconds=700)
+        server.live(seconds=700)
+        assert server.case().state is S.CLOSED, (call, after)
+        assert server.driver.drained == set()
+        assert server.driver.running == {SERVICE}
+        assert server.driver.gpus[GPU_A].persistence is True
+
+
+class _Killed(BaseException):
+    """The agent ended at once."""
+
+
+def _kill_at(server: Server, moment: str, *, after: bool) -> None:
+    """End the agent once, right before or after a call of the driver."""
+    true_note = server.driver._note  # noqa: SLF001  the place where every call passes
+    killed: list[str] = []
+
+    def note(call: str) -> None:
+        if call == moment and not killed and not after:
+            killed.append(call)
+            raise _Killed
+        true_note(call)
+        if moment in server.driver.calls[:-1] and not killed and after:
+            killed.append(call)
+            raise _Killed
+
+    server.driver._note = note  # type: ignore[method-assign]  # noqa: SLF001  as above
