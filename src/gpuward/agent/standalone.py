@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from gpuward.agent.bench import Job, Remembered, Result, Tools, perform
+from gpuward.agent.board import Board
 from gpuward.agent.pauses import Pauses
 from gpuward.agent.sight import Seen, drained_gpus, is_lost, new_memory, obstacle_of, sight_of
 from gpuward.agent.watch import READ_SECONDS, Outside, Told, Watch
@@ -120,6 +121,22 @@ class Standalone:
         """Return the cases as they are, newest last."""
         return tuple(self._cases.values())
 
+    def board(self) -> Board:
+        """Return what people may see. Called from any thread."""
+        open_cases = {case.gpu: case for case in self._cases.values() if case.state not in ENDED}
+        seen = {pci: self._unheld(pci) for pci in self._memory}
+        for pci, case in open_cases.items():
+            seen[pci] = self._seen(case)
+        return Board(
+            mode=self._plan.mode,
+            node=self._node,
+            now=self._outside.clock.now(),
+            road=None if self._reading is None else self._reading.road,
+            driver_version=None if self._reading is None else self._reading.driver_version,
+            gpus=tuple(seen[pci] for pci in sorted(seen)),
+            cases=tuple(self._cases.values()),
+        )
+
     def round(self, merger: Merger) -> float:
         """Do what is due between two looks at the log; return how long the next look may wait."""
         self._collect()
@@ -148,7 +165,8 @@ class Standalone:
                     node=self._node,
                     gpu=fault.pci or "",
                     rule=" ".join(fault.verdict.rules),
-                    because=f"{fault.verdict.level} {fault.title}: {fault.verdict.because}",
+                    outcome=str(fault.verdict.level),
+                    because=fault.evidence[-1].text if fault.evidence else fault.title,
                 )
             )
 

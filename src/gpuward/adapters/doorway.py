@@ -1,0 +1,110 @@
+"""The door to a running agent: a Unix socket for root and its group, one JSON line each way. It makes no answers."""
+
+import contextlib
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuward.ports import EdgeError, Refused, Unreachable
+
+MOST_BYTES = 1 << 20
+_WAIT_SECONDS = 5.0
+
+Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+class Doorway:
+    """Serves the socket in a thread of its own from `open` to `close`; one caller at a time, each with a deadline."""
+
+    def __init__(self, path: str, answer: Answer) -> None:
+        self._path = Path(path)
+        self._answer = answer
+        self._socket: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+
+    def open(self) -> None:
+        """Listen. Raises Refused when the socket cannot be made."""
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Whoever holds the lock of the folder owns the name; a socket that is left is a dead agent's.
+            self._path.unlink(missing_ok=True)
+            before = os.umask(0o117)
+            try:
+                listening.bind(str(self._path))
+            finally:
+                os.umask(before)
+            listening.listen(8)
+        except OSError as error:
+            listening.close()
+            raise Refused(f"the socket {self._path} cannot be made ({error.strerror or error})") from error
+        self._socket = listening
+        self._thread = threading.Thread(target=self._serve, args=(listening,), name="doorway", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening and take the socket away."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.close()
+            self._socket = None
+        if self._thread is not None:
+            self._thread.join(_WAIT_SECONDS)
+        self._path.unlink(missing_ok=True)
+
+    def _serve(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                caller, _ = listening.accept()
+            except OSError:
+                return
+            with caller, contextlib.suppress(OSError):
+                caller.settimeout(_WAIT_SECONDS)
+                caller.sendall(_line(self._reply(_receive(caller))))
+
+    def _reply(self, asked: bytes) -> Mapping[str, Any]:
+        try:
+            request = json.loads(asked)
+            if not isinstance(request, dict):
+                return {"error": "a request is a JSON object"}
+            return self._answer(request)
+        except (ValueError, RecursionError):
+            return {"error": "a request is one line of JSON"}
+        except EdgeError as error:
+            return {"error": str(error)}
+
+
+def ask(path: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Ask a running agent. Raises Unreachable when none answers, Refused with its own words when it says no."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as door:
+        door.settimeout(_WAIT_SECONDS)
+        try:
+            door.connect(path)
+            door.sendall(_line(request))
+            answer = json.loads(_receive(door))
+        except PermissionError as error:
+            raise Refused(f"{path} may be used by root and its group only; use sudo") from error
+        except (OSError, ValueError) as error:
+            raise Unreachable(f"no agent answers at {path}; is one running with this --state-dir?") from error
+    if "error" in answer:
+        raise Refused(str(answer["error"]))
+    return dict(answer)
+
+
+def _line(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def _receive(door: socket.socket) -> bytes:
+    came = b""
+    while not came.endswith(b"\n") and len(came) < MOST_BYTES:
+        more = door.recv(65536)
+        if not more:
+            break
+        came += more
+    return came

@@ -1,0 +1,109 @@
+"""What people may see of an agent: each GPU with its state, why, what comes next, and how to undo it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gpuward.agent.bench import work_of
+from gpuward.agent.sight import Seen
+from gpuward.model.case import ENDED, Case, CaseState, EffectKind, Mode, Outcome
+
+_NEXT = {
+    CaseState.SUSPECT: "it is taken out of service when nothing holds that back",
+    CaseState.FENCED: "waits for its work to end",
+    CaseState.SAVING: "the work is told",
+    CaseState.EVACUATING: "waits for its work to end",
+    CaseState.VACATED: "repair, where the mode allows it",
+    CaseState.REPAIRING: "reset, then proof",
+    CaseState.VERIFYING: "probation, when the proof holds",
+    CaseState.PROBATION: "return to service, when no new fault comes",
+    CaseState.PARKED: "a person",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """One look at an agent."""
+
+    mode: Mode
+    node: str
+    now: float
+    road: str | None
+    driver_version: str | None
+    gpus: tuple[Seen, ...]
+    cases: tuple[Case, ...]
+
+    def case_of(self, name: str) -> Case | None:
+        """Return the newest case with this id, or of the GPU with this address, UUID or number."""
+        pci = self.gpu_named(name)
+        found = [case for case in self.cases if name == case.id or (pci is not None and case.gpu == pci)]
+        return found[-1] if found else None
+
+    def gpu_named(self, name: str) -> str | None:
+        """Return the address of the GPU that a person named by address, UUID or number in PCI order."""
+        for index, seen in enumerate(self.gpus):
+            if name.lower() in {str(index), seen.was.pci, (seen.was.uuid or "").lower()}:
+                return seen.was.pci
+        return None
+
+
+def board_object(board: Board) -> dict[str, Any]:
+    """Return the board as JSON values, every key always there."""
+    return {
+        "mode": str(board.mode),
+        "node": board.node,
+        "road": board.road,
+        "driver_version": board.driver_version,
+        "gpus": [gpu_object(board, index, seen) for index, seen in enumerate(board.gpus)],
+        "cases_open": sum(case.state not in ENDED for case in board.cases),
+    }
+
+
+def gpu_object(board: Board, index: int, seen: Seen) -> dict[str, Any]:
+    """Return one GPU of the board."""
+    case = next((one for one in reversed(board.cases) if one.gpu == seen.was.pci and one.state not in ENDED), None)
+    return {
+        "gpu": index,
+        "pci": seen.was.pci,
+        "uuid": seen.was.uuid,
+        "state": state_of(case, seen),
+        "level": None if case is None else str(case.level),
+        "class": None if case is None else str(case.fault_class),
+        "case": None if case is None else case.id,
+        "case_state": None if case is None else str(case.state),
+        "since": None if case is None else case.since,
+        "holders": None if seen.holders is None else list(work_of(seen.holders)),
+        "because": None if case is None else case.because,
+        "next": None if case is None else case.due or _NEXT[case.state],
+        "undo": None if case is None else f"gpuward release {seen.was.pci}",
+    }
+
+
+def state_of(case: Case | None, seen: Seen) -> str:
+    """Return the state of a GPU in one word: the first of `_STATES` that holds, else active."""
+    return next((word for word, holds in _STATES if holds(case, seen)), "active")
+
+
+def _is_idle(_case: Case | None, seen: Seen) -> bool:
+    return seen.drained and seen.holders is not None and not work_of(seen.holders)
+
+
+def _in(state: CaseState) -> Callable[[Case | None, Seen], bool]:
+    return lambda case, _seen: case is not None and case.state is state
+
+
+def _is_resetting(case: Case) -> bool:
+    pending = case.pending()
+    return pending is not None and pending.kind is EffectKind.RESET and pending.outcome is Outcome.ASKED
+
+
+_STATES: tuple[tuple[str, Callable[[Case | None, Seen], bool]], ...] = (
+    ("parked", _in(CaseState.PARKED)),
+    ("lost", lambda _case, seen: seen.lost),
+    ("verified", _in(CaseState.PROBATION)),
+    ("resetting", lambda case, _seen: case is not None and _is_resetting(case)),
+    ("idle", _is_idle),
+    ("draining", lambda _case, seen: seen.drained),
+    ("unknown", lambda _case, seen: seen.reading is None),
+)
+"""The words for a GPU's state, the first that holds counts; a GPU of none of them is active."""
