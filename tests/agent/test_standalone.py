@@ -244,6 +244,7 @@ def test_an_old_79_of_a_gpu_that_is_gone_acts() -> None:
     server = Server()
     del server.driver.gpus[GPU_A]
     server.driver.troubles["persistence off"] = Refused("no such GPU")
+    server.driver.troubles["drain"] = Refused("no such GPU")
     server.live(server.at(-900, LOST), seconds=60)
     assert server.case().state is S.PARKED
 

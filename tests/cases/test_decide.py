@@ -67,6 +67,17 @@ def test_a_gpu_has_one_case_and_the_worst_fault_opens_it() -> None:
     assert [case.code for case in decision.cases] == [48]
 
 
+def test_what_came_with_an_incident_opens_no_second_case() -> None:
+    action = {"recovery_from_label": "None", "recovery_to_label": "GPU Reset Required"}
+    one = snapshot(xid(48, 0), xid(154, 0.1, pid=None, details=action))
+    (case,) = decide(one).cases
+    assert case.code == 48, "the root, not the driver's advice that follows it"
+    closed = replace(case, state=CaseState.CLOSED, since=NOW)
+    assert decide(replace(one, cases=(closed,))).cases == (closed,)
+    later = replace(one, cases=(closed,), faults=(*one.faults, *faults(xid(62, 500))), now=NOW + 500)
+    assert [case.code for case in decide(later).cases] == [48, 62]
+
+
 def test_a_fault_opens_one_case_ever() -> None:
     one = snapshot(xid(79, 0))
     closed = replace(decide(one).cases[0], state=CaseState.CLOSED)

@@ -3,6 +3,7 @@
 Every effect may be done twice: after a crash it is asked for again, and what is so already is success.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -87,12 +88,20 @@ def _evidence(job: Job, tools: Tools) -> Result:
     if not job.lost:
         kept += _described(job, tools, f"{name}-nvidia-smi-q.txt", before_repair=before_repair)
     if job.gpu.minor is not None:
-        holders = tools.holders.of(job.gpu.minor)
-        lines = [f"{one.pid} {one.kind} {one.name} {one.command} {one.pod_uid} {one.container_id}" for one in holders]
-        kept.append(tools.evidence.keep(job.case.id, f"{name}-holders.txt", "\n".join(lines).encode()))
+        kept.append(tools.evidence.keep(job.case.id, f"{name}-holders.txt", _holders_text(job.gpu.minor, tools)))
     if before_repair:
         kept.append(tools.evidence.keep(job.case.id, f"{name}-kernel.log", tools.kernel_log()))
     return Result(Outcome.DONE, f"{len(kept)} files")
+
+
+def _holders_text(minor: int, tools: Tools) -> bytes:
+    """Return who holds the GPU, a line each; that nobody may look is evidence too."""
+    try:
+        holders = tools.holders.of(minor)
+    except EdgeError as error:
+        return f"not seen: {error}\n".encode()
+    lines = [f"{one.pid} {one.kind} {one.name} {one.command} {one.pod_uid} {one.container_id}" for one in holders]
+    return "\n".join(lines).encode()
 
 
 def _described(job: Job, tools: Tools, name: str, *, before_repair: bool) -> list[str]:
@@ -107,7 +116,9 @@ def _described(job: Job, tools: Tools, name: str, *, before_repair: bool) -> lis
 def _drain(job: Job, tools: Tools) -> Result:
     """Turn persistence mode off, which a drain needs, and drain."""
     if job.gpu.persistence is not False:
-        tools.driver.set_persistence(job.gpu.pci, on=False, deadline_seconds=DRAIN_SECONDS)
+        # A lost GPU may not answer for its persistence mode, and may be drained all the same.
+        with contextlib.suppress(*((EdgeError,) if job.lost else ())):
+            tools.driver.set_persistence(job.gpu.pci, on=False, deadline_seconds=DRAIN_SECONDS)
     tools.driver.set_drained(job.gpu.pci, on=True, deadline_seconds=DRAIN_SECONDS)
     return Result(Outcome.DONE)
 

@@ -93,6 +93,7 @@ class Standalone:
         self._next_poll = 0.0
         self._orders: list[tuple[str, Order]] = []
         self._unsaved = False
+        self._warned: set[str] = set()
         self._lock = threading.Lock()
 
     def run(self, stopped: Callable[[], bool]) -> None:
@@ -111,6 +112,10 @@ class Standalone:
             opening=f"watching {{source}} in mode {self._plan.mode}",
         )
         watch.run(stopped)
+
+    def look(self) -> None:
+        """Read the GPUs once, for `board`; nothing is followed and nothing is done."""
+        self._look_first()
 
     def order(self, gpu: str, order: Order) -> None:
         """Take a person's word on the case of a GPU; it is heard in the next round. Called from any thread."""
@@ -186,7 +191,7 @@ class Standalone:
                 self._take_reading(poll.result())
             except EdgeError as error:
                 self._reading = None
-                self._warn(f"the GPUs cannot be read: {error}")
+                self._warn_once(f"the GPUs cannot be read: {error}")
         elif self._outside.clock.monotonic() >= self._next_poll:
             self._next_poll = self._outside.clock.monotonic() + self._plan.poll_seconds
             self._poll = self._hands.submit(self._tools.driver.read, self._plan.read_seconds)
@@ -227,7 +232,7 @@ class Standalone:
             try:
                 holders = self._tools.holders.of(was.minor)
             except EdgeError as error:
-                self._warn(f"the holders of GPU {case.gpu} cannot be seen: {error}")
+                self._warn_once(f"the holders of GPU {case.gpu} cannot be seen: {error}")
         return Seen(
             was=was,
             reading=reading,
@@ -237,6 +242,12 @@ class Standalone:
             lost=is_lost(case.code, case.kind, reading),
             display=reading is not None and reading.display_active is True,
         )
+
+    def _warn_once(self, sentence: str) -> None:
+        """Warn, unless it was said before: what stays so is not said every round."""
+        if sentence not in self._warned:
+            self._warned.add(sentence)
+            self._warn(sentence)
 
     def _unheld(self, pci: str) -> Seen:
         reading = self._of_reading(pci)

@@ -62,10 +62,9 @@ def decide(snapshot: Snapshot) -> Decision:
 def _opened(snapshot: Snapshot, happenings: list[Happening]) -> Iterator[Case]:
     """Open a case for each GPU that has a fault to act on and no case yet, the worst fault first."""
     busy = {case.gpu for case in snapshot.cases if case.state not in ENDED}
-    known = {case.fault for case in snapshot.cases}
-    for fault in sorted(snapshot.faults, key=lambda one: (-one.verdict.level, one.id)):
+    for fault in sorted(snapshot.faults, key=_urgency):
         gpu = fault.pci
-        if gpu is None or gpu in busy or fault.id in known or not _acts(fault):
+        if gpu is None or gpu in busy or not _acts(fault) or _is_dealt_with(fault, snapshot.cases):
             continue
         busy.add(gpu)
         case = Case(
@@ -96,6 +95,22 @@ def _opened(snapshot: Snapshot, happenings: list[Happening]) -> Iterator[Case]:
             )
         )
         yield case
+
+
+def _urgency(fault: Fault) -> tuple[int, bool, float, str]:
+    """Order faults: the worst first, then what nothing explains, then the oldest."""
+    wall = fault.first.wall
+    return (-fault.verdict.level, fault.verdict.explained_by is not None, wall or 0.0, fault.id)
+
+
+def _is_dealt_with(fault: Fault, cases: tuple[Case, ...]) -> bool:
+    """Return whether a case was about this fault, or was closed on its GPU after its last line."""
+    last = fault.last.wall
+    return any(
+        case.fault == fault.id
+        or (case.state is CaseState.CLOSED and case.gpu == fault.pci and (last is None or last <= case.since))
+        for case in cases
+    )
 
 
 def _acts(fault: Fault) -> bool:
