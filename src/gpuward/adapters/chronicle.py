@@ -36,6 +36,19 @@ class JsonLines:
         except OSError as error:
             raise Refused(f"the journal {self._path} cannot be written ({error.strerror}); make room for it") from error
 
+    def happenings(self, *, most: int = 10_000) -> list[dict[str, Any]]:
+        """Return the newest happenings as JSON values, oldest first; a line that is damaged is left out."""
+        lines: list[str] = []
+        for number in range(self._files - 1, -1, -1):
+            file = self._path if number == 0 else self._numbered(number)
+            try:
+                lines += file.read_text(encoding="utf-8", errors="replace").splitlines()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise Refused(f"the journal {file} cannot be read ({error.strerror})") from error
+        return [one for one in map(_read, lines[-most:]) if one is not None]
+
     def _rotate(self, more_bytes: int) -> None:
         try:
             size = self._path.stat().st_size
@@ -57,6 +70,14 @@ def as_object(happening: Happening) -> dict[str, Any]:
     """Return a happening as the journal spells it: fields that are not used left out."""
     fields = asdict(happening)
     return {_NAMES.get(name, name): value for name, value in fields.items() if value != ""}
+
+
+def _read(line: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _write_whole(handle: int, content: bytes) -> None:

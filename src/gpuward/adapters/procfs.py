@@ -2,14 +2,17 @@
 
 import errno
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpuward.model.gpu import Gpu, read_pci
 from gpuward.ports import EdgeError, Holder, Refused, Unreachable
 
 _LONGEST_COMMAND = 256
-_SESSION_AFTER_NAME = 3
+_AFTER_NAME = 4
 """Fields 3 to 6 of /proc/PID/stat are state, parent, group, session; 2, the name, may hold blanks and brackets."""
+_ASLEEP_IN_KERNEL = "D"
+"""Such a process may hold the lock of its memory, and its command line would be waited for as long as it sleeps."""
 
 _CONTAINER = re.compile(r"(?!\S*conmon)(?:[a-z0-9_.-]+-)?([0-9a-f]{64})(?:\.scope|\.service)?", re.ASCII)
 """`<id>`, `cri-containerd-<id>.scope`, `crio-<id>.scope`, `docker-<id>.scope` and so on; not their monitor."""
@@ -24,6 +27,16 @@ _CONTROL = {**dict.fromkeys(range(0x20), " "), **dict.fromkeys(range(0x7F, 0xA0)
 _GONE = (errno.ENOENT, errno.ESRCH, errno.ENOTDIR)
 
 
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """The head of /proc/PID/stat. `state` is a letter: D sleeps in the kernel, Z has ended and was not reaped."""
+
+    name: str
+    state: str
+    parent: int
+    session: int
+
+
 class ProcFs:
     """Implements Processes and Inventory with the tree at `root`."""
 
@@ -34,15 +47,34 @@ class ProcFs:
         """Return who `pid` is now, None when it is gone or goes while it is looked at; what may not be read is None."""
         folder = self._root / str(pid)
         try:
-            stat = _text(folder / "stat")
+            stat = read_stat(_text(folder / "stat") or "")
             container, pod = _container_and_pod(_text(folder / "cgroup") or "")
+            asleep = stat is not None and stat.state == _ASLEEP_IN_KERNEL
+            cmdline = "" if asleep else _text(folder / "cmdline") or ""
             return Holder(
                 pid=pid,
-                command=_command(_text(folder / "cmdline") or "", comm=_text(folder / "comm") or ""),
-                session=_session(stat or ""),
+                command=_command(cmdline, comm=_text(folder / "comm") or ""),
+                session=stat.session if stat else None,
                 container_id=container,
                 pod_uid=pod,
             )
+        except FileNotFoundError:
+            return None
+
+    def stat(self, pid: int) -> Stat | None:
+        """Return the name, state and parent of `pid`, None when it is gone."""
+        try:
+            return read_stat(_text(self._root / str(pid) / "stat") or "")
+        except FileNotFoundError:
+            return None
+
+    def unit(self, pid: int) -> str | None:
+        """Return the system's systemd unit that `pid` runs in, such as `nvidia-dcgm.service`; None when in none.
+
+        Units of a user's own manager do not count: their names are the user's choice.
+        """
+        try:
+            return _unit(_text(self._root / str(pid) / "cgroup") or "")
         except FileNotFoundError:
             return None
 
@@ -103,9 +135,28 @@ def _command(cmdline: str, *, comm: str) -> str | None:
     return words.translate(_CONTROL).strip()[:_LONGEST_COMMAND] or None
 
 
-def _session(stat: str) -> int | None:
-    fields = stat.rpartition(")")[2].split()
-    return int(fields[_SESSION_AFTER_NAME]) if len(fields) > _SESSION_AFTER_NAME else None
+def read_stat(text: str) -> Stat | None:
+    """Return the head of a /proc/PID/stat text, None when it is not one."""
+    head, bracket, tail = text.rpartition(")")
+    fields = tail.split()[:_AFTER_NAME]
+    if not bracket or len(fields) < _AFTER_NAME:
+        return None
+    state, parent, _, session = fields
+    return Stat(name=head.partition("(")[2], state=state, parent=int(parent), session=int(session))
+
+
+def _unit(cgroup: str) -> str | None:
+    """Return the unit under system.slice, of the unified hierarchy or of systemd's own in version 1.
+
+    Seen from inside a cgroup namespace the path starts with `/..`.
+    """
+    for line in cgroup.splitlines():
+        _, _, rest = line.partition(":")
+        hierarchy, _, path = rest.partition(":")
+        parts = [part for part in path.split("/") if part not in {"", ".."}]
+        if hierarchy in {"", "name=systemd"} and parts and parts[0] == "system.slice":
+            return next((part for part in parts if part.endswith(".service")), None)
+    return None
 
 
 def _container_and_pod(cgroup: str) -> tuple[str | None, str | None]:

@@ -104,6 +104,7 @@ _STATES: tuple[tuple[str, Callable[[Case | None, Seen], bool]], ...] = (
     ("resetting", lambda case, _seen: case is not None and _is_resetting(case)),
     ("idle", _is_idle),
     ("draining", lambda _case, seen: seen.drained),
-    ("unknown", lambda _case, seen: seen.reading is None),
+    # The bus alone knows no UUID: the driver did not answer for the GPU.
+    ("unknown", lambda _case, seen: seen.reading is None or seen.reading.uuid is None),
 )
 """The words for a GPU's state, the first that holds counts; a GPU of none of them is active."""

@@ -3,9 +3,11 @@
 import argparse
 
 from gpuward import __version__
+from gpuward.model.case import Mode
 from gpuward.model.level import LEVELS
 
 PROFILES = ("default", "nvidia", "intent")
+STATE_DIR = "/var/lib/gpuward"
 
 _SCAN = """\
 Read kernel logs and tell, for every GPU, what happened, how bad it is, whose fault it was, why, and what to do.
@@ -47,6 +49,40 @@ examples:
   gpuward explain --list --profile nvidia"""
 
 
+_AGENT = """\
+Follow the kernel log of this server, and take a faulty GPU out of service: keep evidence, drain it, wait until its work
+has ended, reset it, prove it healthy, return it. How far it goes is --mode; the default only says what it would do."""
+_AGENT_END = """\
+Everything done is written to journal.jsonl in the state folder, evidence to evidence/. `gpuward status`, `why`,
+`release` and `retry` talk to the running agent.
+
+exit code: 0 ended by a signal (with --once: every GPU is active); 1 with --once, a GPU is not active or none is seen;
+2 wrong usage or settings; 3 the log cannot be read, or the state folder not used.
+
+examples:
+  gpuward agent --standalone --once
+  gpuward agent --standalone
+  gpuward agent --standalone --mode repair --state-dir /var/lib/gpuward"""
+_ASKED = "exit code: 0 answered; 2 wrong usage; 3 no agent answers, or it says no."
+_STATUS = """\
+Say of the running agent its mode, and of each GPU its state, level, work, what comes next, and how to undo it."""
+_RELEASE = """\
+Give a person's word that a GPU is to be let go: its drain is lifted, services and persistence mode are put back, its
+case is closed."""
+_DESK = (
+    (
+        "status",
+        "how the agent and each GPU are",
+        _STATUS,
+        "exit code: 0 all GPUs active; 1 one is not; 3 no answer.",
+    ),
+    ("why", "the whole story of a case", "Tell a case from the line in the log to what was done and is due.", _ASKED),
+    ("release", "undo every mark of a case and close it", _RELEASE, _ASKED),
+    ("retry", "try the repair of a parked case again", "Ask for another try of a parked case, in mode repair.", _ASKED),
+)
+MOST_SECONDS = 1e7
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     parser = argparse.ArgumentParser(
@@ -59,6 +95,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_scan(commands)
     _add_watch(commands)
     _add_explain(commands)
+    _add_agent(commands)
+    _add_desk(commands)
     return parser
 
 
@@ -127,6 +165,77 @@ def _add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     explain.add_argument("--list", action="store_true", help="list every code, fault kind and rule with its grade")
     explain.add_argument("--json", action="store_true", help="the same as JSON")
     _add_judgement(explain)
+
+
+def _add_agent(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    agent = _command(commands, "agent", brief="take faulty GPUs out and back", text=_AGENT, end=_AGENT_END)
+    agent.add_argument("--standalone", action="store_true", help="work on this server alone, without a cluster")
+    agent.add_argument(
+        "--mode",
+        choices=[str(mode) for mode in Mode],
+        default=str(Mode.OBSERVE),
+        help="observe says what it would do, isolate drains, repair also resets (default: observe)",
+    )
+    agent.add_argument("--kernel-log", metavar="LOG", help="/dev/kmsg, journal, or a FILE that is written to")
+    _add_state_dir(agent)
+    agent.add_argument(
+        "--accept-user-records",
+        action="store_true",
+        help="let records that the kernel did not write act too; for tests and drills only",
+    )
+    agent.add_argument("--once", action="store_true", help="read the GPUs, say how they are, and end")
+    agent.add_argument("--print-unit", action="store_true", help="print a systemd unit, and end")
+    agent.add_argument("--json", action="store_true", help="one JSON object a happening")
+    agent.add_argument("--node", metavar="NAME", help="the name of this machine (default: its host name)")
+    agent.add_argument(
+        "--probation-seconds",
+        metavar="SECONDS",
+        type=_seconds,
+        default=1800.0,
+        help="how long a repaired GPU must stay without a new fault (default: 1800)",
+    )
+    agent.add_argument(
+        "--poll-seconds", metavar="SECONDS", type=_seconds, default=30.0, help="how often GPUs are read (default: 30)"
+    )
+    agent.add_argument(
+        "--read-seconds",
+        metavar="SECONDS",
+        type=_seconds,
+        default=20.0,
+        help="how long a reading may take (default: 20)",
+    )
+    agent.add_argument("--proc-root", metavar="DIR", default="/proc", help="where /proc is mounted (default: /proc)")
+    agent.add_argument("--dev-root", metavar="DIR", default="/dev", help="where /dev is mounted (default: /dev)")
+    agent.add_argument("--sys-root", metavar="DIR", default="/sys", help="where /sys is mounted (default: /sys)")
+    _add_clock(agent)
+    _add_judgement(agent)
+
+
+def _add_desk(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    for name, brief, text, end in _DESK:
+        command = _command(commands, name, brief=brief, text=text, end=end)
+        if name != "status":
+            nargs = None if name == "why" else "?"
+            command.add_argument(
+                "name", nargs=nargs, metavar="NAME", help="a GPU by number, address or UUID, or a case"
+            )
+        if name == "release":
+            command.add_argument("--all", action="store_true", help="every open case")
+        _add_state_dir(command)
+        command.add_argument("--json", action="store_true", help="the answer as one JSON object")
+
+
+def _add_state_dir(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--state-dir", metavar="DIR", default=STATE_DIR, help=f"the agent's state folder (default: {STATE_DIR})"
+    )
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < MOST_SECONDS:
+        raise argparse.ArgumentTypeError("must be a number of seconds, 0 or more")
+    return value
 
 
 def _add_clock(command: argparse.ArgumentParser) -> None:

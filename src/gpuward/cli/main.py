@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TextIO
 
 from gpuward.cli.args import build_parser
@@ -88,16 +89,19 @@ def _let_go() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+_COMMANDS = {
+    "scan": "gpuward.cli.scan",
+    "watch": "gpuward.cli.watch",
+    "explain": "gpuward.cli.explain",
+    "agent": "gpuward.cli.agent",
+    "status": "gpuward.cli.desk",
+    "why": "gpuward.cli.desk",
+    "release": "gpuward.cli.desk",
+    "retry": "gpuward.cli.desk",
+}
+
+
 def _command(name: str) -> Callable[..., int]:
-    """Return the subcommand; each is imported when it is run, so that a scan does not pay for the others."""
-    if name == "scan":
-        from gpuward.cli.scan import scan  # noqa: PLC0415  see above
-
-        return scan
-    if name == "watch":
-        from gpuward.cli.watch import watch  # noqa: PLC0415  see above
-
-        return watch
-    from gpuward.cli.explain import explain  # noqa: PLC0415  see above
-
-    return explain
+    """Return the subcommand; its module is imported when it is run, so that a scan does not pay for the others."""
+    command: Callable[..., int] = getattr(import_module(_COMMANDS[name]), name)
+    return command

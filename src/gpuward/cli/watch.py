@@ -41,16 +41,16 @@ def watch(asked: argparse.Namespace) -> int:
         log=live.log, processes=live.processes, inventory=live.inventory, clock=live.clock, store=live.store
     )
     watching = Watch(
-        outside, lambda: Merger(terms), tell=tell, warn=_warn, timezone=zone, node=asked.node or wiring.host_name()
+        outside, lambda: Merger(terms), tell=tell, warn=warn, timezone=zone, node=asked.node or wiring.host_name()
     )
-    stop = _Stop()
+    stop = Stop()
     signal.signal(signal.SIGTERM, stop.note)
     signal.signal(signal.SIGINT, stop.note)
     watching.run(lambda: stop.asked)
     return 0
 
 
-class _Stop:
+class Stop:
     """Whether a signal asked the watch to end."""
 
     def __init__(self) -> None:
@@ -61,6 +61,7 @@ class _Stop:
         self.asked = True
 
 
-def _warn(sentence: str) -> None:
+def warn(sentence: str) -> None:
+    """Tell a person something on standard error."""
     sys.stderr.write(f"gpuward: {sentence}\n")
     sys.stderr.flush()

@@ -3,12 +3,12 @@
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from gpuward.adapters.clock import SystemClock
 from gpuward.adapters.logfile import FinishedLog
@@ -22,6 +22,7 @@ from gpuward.settings import Settings, SettingsError, read_settings, terms_of
 
 DEFAULT_CONFIG = "/etc/gpuward/gpuward.toml"
 KMSG = "/dev/kmsg"
+SOCKET = "agent.sock"
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -165,7 +166,7 @@ def live(kernel_log: str | None, *, state_dir: str | None, proc_root: str) -> Li
 
 def _kernel_log(name: str | None) -> KernelLog:
     if name is None:
-        name = KMSG if _may_read(KMSG) else "journal"
+        name = KMSG if may_read(KMSG) else "journal"
     if name == "journal":
         from gpuward.adapters.journal import Journal  # noqa: PLC0415  one of three, picked here
 
@@ -181,10 +182,22 @@ def _kernel_log(name: str | None) -> KernelLog:
     return FollowedFile(name)
 
 
-def _may_read(path: str) -> bool:
+def may_read(path: str) -> bool:
     """Return whether the kernel lets us open it: its mode says little where dmesg_restrict is set."""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
     except OSError:
         return False
     return True
+
+
+def ask_agent(state_dir: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Ask the agent that runs with this state folder. Raises EdgeError."""
+    from gpuward.adapters.doorway import ask  # noqa: PLC0415  only these commands ask
+
+    return ask(str(Path(state_dir) / SOCKET), request)
+
+
+def program() -> str:
+    """Return how gpuward is called here, for a unit file."""
+    return str(Path(sys.argv[0]).resolve()) if sys.argv[0].endswith("gpuward") else f"{sys.executable} -m gpuward"

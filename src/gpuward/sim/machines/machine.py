@@ -137,7 +137,11 @@ class Machine:
         held = machine.gpus[gpu]
         if held.drained and machine.holds("drain-refuses-new"):
             raise Refused(f"GPU {held.pci} is drained and takes no new process: let it on first.")
-        return start(self.dev / f"nvidia{held.minor}", name=name, mapped_only=mapped_only)
+        hold = start(self.dev / f"nvidia{held.minor}", name=name, mapped_only=mapped_only)
+        # The machine's own /proc shows its own processes only; the link hangs in the air when they are gone.
+        (self.proc / str(hold.pid)).unlink(missing_ok=True)
+        (self.proc / str(hold.pid)).symlink_to(f"/proc/{hold.pid}")
+        return hold
 
     def _turn(self, field: str, word: str, *, on: bool) -> None:
         def turned(machine: MachineState) -> MachineState:
