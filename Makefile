@@ -8,12 +8,15 @@ STAMP := .venv/.installed
 # Workers of the test run; the real kernel log and big files are shared, so more is not faster.
 JOBS ?= 2
 
-.PHONY: help demo test test-main test-others check format docs docs-site bench real-parts lock clean
+.PHONY: help demo demo-watch test test-main test-others check format docs docs-site bench real-parts lock clean
 
 help: ## show what can be made
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(STAMP) ## a pretend GPU server falls ill, and gpuward tells (less than a minute, touches nothing here)
+demo: $(STAMP) ## a pretend GPU server falls ill, and the agent works on it (less than a minute, touches nothing here)
+	@$(BIN)/python -m gpuward.sim.stage
+
+demo-watch: $(STAMP) ## a pretend GPU server falls ill, and gpuward only tells
 	@$(BIN)/python -m gpuward.sim.demo
 
 test: check test-main test-others ## every check and every test, on every Python found

@@ -114,13 +114,21 @@ def _described(job: Job, tools: Tools, name: str, *, before_repair: bool) -> lis
 
 
 def _drain(job: Job, tools: Tools) -> Result:
-    """Turn persistence mode off, which a drain needs, and drain."""
+    """Turn persistence mode off, which a drain needs, and drain. A GPU that is drained already shows in no other way."""
+    try:
+        _drain_now(job, tools)
+    except EdgeError:
+        if not tools.driver.is_drained(job.gpu.pci, DRAIN_SECONDS):
+            raise
+    return Result(Outcome.DONE)
+
+
+def _drain_now(job: Job, tools: Tools) -> None:
     if job.gpu.persistence is not False:
         # A lost GPU may not answer for its persistence mode, and may be drained all the same.
         with contextlib.suppress(*((EdgeError,) if job.lost else ())):
             tools.driver.set_persistence(job.gpu.pci, on=False, deadline_seconds=DRAIN_SECONDS)
     tools.driver.set_drained(job.gpu.pci, on=True, deadline_seconds=DRAIN_SECONDS)
-    return Result(Outcome.DONE)
 
 
 def _undrain(job: Job, tools: Tools) -> Result:

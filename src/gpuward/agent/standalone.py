@@ -33,6 +33,8 @@ BUSY_SECONDS = 0.05
 """How long a round waits for lines while the bench works, so that its outcomes are seen soon."""
 ENDED_KEPT = 200
 """Cases that have ended and are still remembered, for people and for counting resets."""
+_SHOWN_DIFFERENTLY = {EffectKind.DRAIN, EffectKind.UNDRAIN, EffectKind.RESET}
+"""After these the GPUs are read again at once: what was read before is no longer so."""
 _NO_WITNESS = "The line is older than this agent, and nothing that can be read now confirms it."
 
 
@@ -374,6 +376,8 @@ class Standalone:
         self._cases[case_id] = case
         self._unsaved = True
         effect = case.effects[number - 1]
+        if effect.kind in _SHOWN_DIFFERENTLY:
+            self._next_poll = self._outside.clock.monotonic()
         self._write(
             Happening(
                 at=now,
