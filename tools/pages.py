@@ -2,14 +2,20 @@
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from gpuward.agent.bench import PROOF
+from gpuward.agent.sight import OBSTACLES
 from gpuward.cli.args import build_parser
 from gpuward.cli.meaning import effect, sentence_of
 from gpuward.isolation.catalogue.load import load, load_rules
 from gpuward.isolation.catalogue.rules import Selector
+from gpuward.isolation.conditions import Condition
 from gpuward.isolation.grade import SEEN_KINDS
+from gpuward.isolation.laws import STEP_LAWS, every_state_is_reachable, no_dead_ends, one_case_a_gpu
+from gpuward.isolation.table import MOVES
+from gpuward.model.case import ENDED, CaseState
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MADE = "<!-- made by `make docs` from the rows; edit those -->"
@@ -45,6 +51,7 @@ def pages() -> dict[str, list[str]]:
         "nvlink.md": _nvlinks(),
         "faults.md": _faults(),
         "rules.md": _rules(),
+        "cases.md": _cases(),
     }
 
 
@@ -179,6 +186,47 @@ def _rules() -> list[str]:
     return lines + _table(["Row", "Codes", "Gap", "Source"], gaps)
 
 
+def _cases() -> list[str]:
+    moves = [
+        [move.state, _words(move.condition), move.to, ", ".join(move.effects), move.say, move.due] for move in MOVES
+    ]
+    about_all = (one_case_a_gpu, every_state_is_reachable, no_dead_ends)
+    laws = [[law.__name__.replace("_", " "), law.__doc__] for law in (*STEP_LAWS, *about_all)]
+    order = "The first row of a state that holds is taken. A person's release comes before all of them, in every state."
+    return [
+        *(
+            "# Cases",
+            "",
+            MADE,
+            "",
+            "A case is one incident of one GPU and our work on it. The picture is the table.",
+            "",
+        ),
+        *("```mermaid", "stateDiagram-v2", *_picture(), "```", ""),
+        *("## Moves", "", order, ""),
+        *_table(["State", "When", "To", "Asks for", "Says", "Waits for a person to"], moves),
+        *("", "## Laws", "", "Asked after every step. A step that breaks one is not taken: its case is parked.", ""),
+        *_table(["Law", "It says"], laws),
+        *("", "## What stands in the way of a reset", ""),
+        *_table(["Then is due", "Source"], [[row.due, row.source] for row in OBSTACLES]),
+        *("", "## What must hold after a reset", "", "Each of these parks the GPU again:", ""),
+        *(f"- {sentence}" for _, sentence in PROOF),
+    ]
+
+
+def _picture() -> Iterator[str]:
+    """Yield the moves between states, and which states there are only by a person's word."""
+    yield f"    [*] --> {CaseState.SUSPECT}"
+    for pair in dict.fromkeys((move.state, move.to) for move in MOVES if move.state is not move.to):
+        whens = [_words(move.condition) for move in MOVES if (move.state, move.to) == pair]
+        yield f"    {pair[0]} --> {pair[1]}: {', '.join(whens)}"
+    yield from (f"    {state} --> [*]" for state in sorted(ENDED))
+
+
+def _words(condition: Condition) -> str:
+    return condition.__name__.replace("_", " ")
+
+
 def _who(selector: Selector) -> str:
     parts = [_codes(selector.codes), ", ".join(sorted(selector.kinds))]
     if selector.not_codes:
@@ -203,7 +251,7 @@ def _window(before: float, after: float) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _table(heads: list[str], rows: Iterable[list[object]]) -> list[str]:
+def _table(heads: list[str], rows: Iterable[Sequence[object]]) -> list[str]:
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     return lines + [f"| {' | '.join(_cell(cell) for cell in row)} |" for row in rows]
 

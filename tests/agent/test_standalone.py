@@ -320,6 +320,16 @@ def test_the_third_of_three_gpus_is_held_by_the_brake() -> None:
     assert "Held by the brake" in server.case(GPU_B).because
 
 
+def test_the_fourth_reset_of_a_gpu_within_a_day_is_a_persons() -> None:
+    server = Server()
+    for _ in range(4):
+        server.live(server.at(1, DOUBLE_BIT), seconds=2000)
+    assert server.driver.calls.count("reset") == 3
+    assert server.agent is not None
+    assert [case.state for case in server.agent.cases()] == [S.CLOSED] * 3 + [S.PARKED]
+    assert "3 times within a day" in server.agent.cases()[-1].due
+
+
 def test_a_release_undoes_everything() -> None:
     server = Server(mode=Mode.ISOLATE)
     server.live(server.at(1, DOUBLE_BIT), seconds=30)

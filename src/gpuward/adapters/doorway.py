@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,6 @@ class Doorway:
             except OSError:
                 return
             with caller, contextlib.suppress(OSError):
-                caller.settimeout(_WAIT_SECONDS)
                 caller.sendall(_line(self._reply(_receive(caller))))
 
     def _reply(self, asked: bytes) -> Mapping[str, Any]:
@@ -77,6 +77,8 @@ class Doorway:
             return {"error": "a request is one line of JSON"}
         except EdgeError as error:
             return {"error": str(error)}
+        except Exception as error:  # noqa: BLE001  one bad question must not close the door for all
+            return {"error": f"the agent has no answer ({type(error).__name__}: {error}); report this as a fault"}
 
 
 def ask(path: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -101,10 +103,14 @@ def _line(value: Mapping[str, Any]) -> bytes:
 
 
 def _receive(door: socket.socket) -> bytes:
+    """Return one line; who sends it drop by drop has no longer for it than who sends it at once."""
+    end = time.monotonic() + _WAIT_SECONDS
     came = b""
     while not came.endswith(b"\n") and len(came) < MOST_BYTES:
+        door.settimeout(max(0.001, end - time.monotonic()))
         more = door.recv(65536)
         if not more:
             break
         came += more
+    door.settimeout(_WAIT_SECONDS)
     return came

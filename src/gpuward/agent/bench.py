@@ -114,7 +114,7 @@ def _described(job: Job, tools: Tools, name: str, *, before_repair: bool) -> lis
 
 
 def _drain(job: Job, tools: Tools) -> Result:
-    """Turn persistence mode off, which a drain needs, and drain. A GPU that is drained already shows in no other way."""
+    """Turn persistence mode off, which a drain needs, and drain. A GPU that is drained already cannot be asked."""
     try:
         _drain_now(job, tools)
     except EdgeError:

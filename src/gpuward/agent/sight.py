@@ -23,6 +23,8 @@ class Seen:
     """We are draining it, so the driver does not show it."""
     lost: bool
     display: bool
+    resets_today: int = 0
+    """How often gpuward reset it within a day, whatever the case."""
 
 
 def remember(reading: GpuReading) -> Remembered:
@@ -52,48 +54,53 @@ def sight_of(seen: Seen) -> GpuSight:
 class _Obstacle:
     """Why a GPU cannot or must not be reset, and where that is from."""
 
-    stands: Callable[[Case, Seen, float], bool]
+    stands: Callable[[Seen], bool]
     due: str
     source: str
 
 
 OBSTACLES: tuple[_Obstacle, ...] = (
     _Obstacle(
-        lambda _case, seen, _now: seen.lost,
+        lambda seen: seen.lost,
         "The GPU does not answer: reboot the node, power cycle it if the GPU does not come back.",
         "NVIDIA Xid catalogue 2025-09-30: Xid 79, RESTART_BM; a reset cannot reach it",
     ),
     _Obstacle(
-        lambda _case, seen, _now: seen.reading is not None and seen.reading.recovery_action == "Reboot",
+        lambda seen: seen.reading is not None and seen.reading.recovery_action == "Reboot",
         "The driver asks for a reboot of the node; a reset is not enough.",
         "nvidia-smi manual: GPU Recovery Action Reboot",
     ),
     _Obstacle(
-        lambda _case, seen, _now: seen.reading is not None and seen.reading.mig is True,
+        lambda seen: seen.reading is not None and seen.reading.mig is True,
         "MIG is on: end the work of every instance, destroy the instances, then retry.",
         "gpuward judgement: a reset hits every instance",
     ),
     _Obstacle(
-        lambda _case, seen, _now: seen.display,
+        lambda seen: seen.display,
         "The GPU drives a display: it is reset by hand only.",
         "nvidia-smi manual: GPUs that drive a display usually refuse",
     ),
     _Obstacle(
-        lambda _case, seen, _now: seen.was.minor is None,
+        lambda seen: seen.was.minor is None,
         "Its device number is not known, so nobody can tell what holds it: reset it by hand.",
         "gpuward judgement",
     ),
     _Obstacle(
-        lambda case, _seen, now: case.resets_since(now - DAY_SECONDS) >= RESETS_A_DAY,
+        lambda seen: seen.resets_today >= RESETS_A_DAY,
         f"It was reset {RESETS_A_DAY} times within a day: run diagnostics.",
         "gpuward judgement: at most three resets of a GPU a day",
     ),
 )
 
 
-def obstacle_of(case: Case, seen: Seen, *, now: float) -> str:
+def resets_today(gpu: str, cases: Iterable[Case], *, now: float) -> int:
+    """Return how many resets of a GPU were asked for within the day before `now`."""
+    return sum(case.resets_since(now - DAY_SECONDS) for case in cases if case.gpu == gpu)
+
+
+def obstacle_of(seen: Seen) -> str:
     """Return why this GPU must not be reset, as what is due; empty when nothing stands in the way."""
-    return next((row.due for row in OBSTACLES if row.stands(case, seen, now)), "")
+    return next((row.due for row in OBSTACLES if row.stands(seen)), "")
 
 
 def is_lost(code: int | None, kind: str, reading: GpuReading | None) -> bool:

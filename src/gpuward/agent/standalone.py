@@ -15,7 +15,7 @@ from typing import Any
 from gpuward.agent.bench import Job, Remembered, Result, Tools, perform
 from gpuward.agent.board import Board
 from gpuward.agent.pauses import Pauses
-from gpuward.agent.sight import Seen, drained_gpus, is_lost, new_memory, obstacle_of, sight_of
+from gpuward.agent.sight import Seen, drained_gpus, is_lost, new_memory, obstacle_of, resets_today, sight_of
 from gpuward.agent.watch import READ_SECONDS, Outside, Told, Watch
 from gpuward.isolation.brake import Brake
 from gpuward.isolation.decide import Decision, Snapshot, decide
@@ -221,7 +221,7 @@ class Standalone:
             over=frozenset(case.fault for case in open_cases if case.fault not in alive),
             idle_reasons={fault.id: _NO_WITNESS for fault in faults if self._is_only_history(fault)},
             gpus={**idle, **{pci: sight_of(one) for pci, one in seen.items()}},
-            obstacles={case.gpu: obstacle_of(case, seen[case.gpu], now=now) for case in open_cases},
+            obstacles={case.gpu: obstacle_of(seen[case.gpu]) for case in open_cases},
             brake=self._plan.brake,
             probation_seconds=self._plan.probation_seconds,
         )
@@ -243,6 +243,7 @@ class Standalone:
             drained=case.marks.drained,
             lost=is_lost(case.code, case.kind, reading),
             display=reading is not None and reading.display_active is True,
+            resets_today=resets_today(case.gpu, self._cases.values(), now=self._outside.clock.now()),
         )
 
     def _warn_once(self, sentence: str) -> None:

@@ -3,8 +3,9 @@
 import argparse
 import signal
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from datetime import tzinfo
 
 from gpuward.agent.board import board_object
 from gpuward.agent.standalone import Plan, Standalone
@@ -62,7 +63,7 @@ def agent(asked: argparse.Namespace) -> int:
             keeping=gear.keeping,
             plan=plan,
             hands=hands,
-            say=_speaker(asked.json),
+            say=_speaker(zone, as_json=asked.json),
             warn=warn,
             timezone=zone,
             node=asked.node or wiring.host_name(),
@@ -87,9 +88,9 @@ def _look(standalone: Standalone, *, as_json: bool) -> int:
     return 0 if all(gpu["state"] == "active" for gpu in board["gpus"]) and board["gpus"] else 1
 
 
-def _speaker(as_json: bool) -> Any:  # noqa: FBT001  from --json
+def _speaker(zone: tzinfo, *, as_json: bool) -> Callable[[Happening], None]:
     def say(happening: Happening) -> None:
-        line = line_of(happening, as_json=as_json)
+        line = line_of(happening, as_json=as_json, zone=zone)
         if line:
             print(line, flush=True)  # noqa: T201  the command's output
 

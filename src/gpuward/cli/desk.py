@@ -10,6 +10,7 @@ from gpuward.agent.standalone import Standalone
 from gpuward.cli import wiring
 from gpuward.cli.objects import dumps
 from gpuward.cli.times import as_shown
+from gpuward.isolation.kernel.text import shown
 from gpuward.model.case import ENDED, Order
 from gpuward.ports import Refused
 
@@ -96,7 +97,7 @@ def _say_order(asked: argparse.Namespace, order: str, then: str) -> int:
 
 
 def _print(value: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
-    sys.stdout.write(f"{dumps(value)}\n" if as_json else "\n".join(lines) + "\n")
+    sys.stdout.write(f"{dumps(value)}\n" if as_json else "".join(f"{shown(line)}\n" for line in lines))
 
 
 def board_text(board: Mapping[str, Any]) -> Iterator[str]:
@@ -122,8 +123,10 @@ def _story(story: Mapping[str, Any]) -> Iterator[str]:
     zone = wiring.zone(None)
     yield f"case {story['case']} of GPU {story['gpu']}: {story['state']}"
     for one in story["happenings"]:
+        told = _TOLD.get(one.get("what", ""), ("{what}",))
         stamp = as_shown(one.get("at"), zone)
-        yield f"{stamp}  {_TOLD[one['what']].format_map(_Blank(one))}"
+        for number, line in enumerate(told):
+            yield f"{stamp if number == 0 else ' ' * len(stamp)}  {line.format_map(_Blank(one))}"
     if story["due"]:
         yield f"due: {story['due']}"
 
@@ -136,10 +139,11 @@ class _Blank(dict[str, Any]):
 
 
 _TOLD = {
-    "observed": "line     {because}\n                     rows     {rule} -> {outcome}",
-    "verdict": "verdict  {because}",
-    "moved": "moved    {from} -> {to}: {because}",
-    "effect": "effect   {effect} {outcome} {because}",
-    "law": "law      {rule}",
-    "said": "said     {because}",
+    "observed": ("line     {because}", "rows     {rule} -> {outcome}"),
+    "verdict": ("verdict  {because}",),
+    "moved": ("moved    {from} -> {to}: {because}",),
+    "effect": ("effect   {effect} {outcome} {because}",),
+    "law": ("law      {rule}",),
+    "said": ("said     {because}",),
 }
+"""How a person reads what happened, by its sort; a second line stands under the first."""

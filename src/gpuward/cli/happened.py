@@ -5,6 +5,7 @@ from datetime import UTC, tzinfo
 
 from gpuward.cli import times
 from gpuward.cli.objects import dumps
+from gpuward.isolation.kernel.text import shown
 from gpuward.model.happening import Happening, What
 
 
@@ -14,7 +15,7 @@ def line_of(happening: Happening, *, as_json: bool, zone: tzinfo = UTC) -> str:
         return dumps(happening_object(happening))
     what = _WORDS[happening.what](happening)
     where = f"GPU {happening.gpu}" if happening.gpu else happening.node
-    return f"{times.as_shown(happening.at, zone)} {where}: {what}" if what else ""
+    return shown(f"{times.as_shown(happening.at, zone)} {where}: {what}") if what else ""
 
 
 def happening_object(happening: Happening) -> dict[str, object]:

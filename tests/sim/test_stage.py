@@ -1,0 +1,67 @@
+"""The demonstration of the agent as `make demo` runs it; taking a fault out takes its lines out."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.xdist_group("agent")
+
+
+def run(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "gpuward.sim.stage", *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+
+
+@pytest.fixture(scope="module")
+def shown() -> "subprocess.CompletedProcess[str]":
+    return run()
+
+
+def test_every_part_ends_as_it_should(shown: "subprocess.CompletedProcess[str]") -> None:
+    assert shown.returncode == 0, shown.stdout
+    assert "never happened" not in shown.stdout
+    assert "Traceback" not in shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("gpu", "story"),
+    [
+        ("0000:ab:00", ["suspect -> fenced", "drain asked", "vacated -> parked", "parked -> closed"]),
+        ("0000:44:00", ["drain done", "vacated -> repairing", "reset done", "probation -> closed"]),
+        ("0000:18:00", ["No drain while work holds it", "fenced -> vacated", "reset done", "probation -> closed"]),
+        ("0000:3b:00", ["P1 by xid:31", "ignore by xid:45 R45-consequence", "reset done", "probation -> closed"]),
+    ],
+)
+def test_each_fault_has_its_story(shown: "subprocess.CompletedProcess[str]", gpu: str, story: list[str]) -> None:
+    lines = [line for line in shown.stdout.splitlines() if f" GPU {gpu}: " in line]
+    places = [next(place for place, line in enumerate(lines) if part in line) for part in story]
+    assert places == sorted(places)
+    opened = [line for line in lines if ": case " in line]
+    assert len(opened) == 1
+
+
+def test_the_quoted_line_comes_to_nothing(shown: "subprocess.CompletedProcess[str]") -> None:
+    assert " GPU 0000:0a:00: " not in shown.stdout
+
+
+def test_tools_that_hang_are_unknown(shown: "subprocess.CompletedProcess[str]") -> None:
+    assert "GPU 0 0000:0a:00 unknown" in shown.stdout
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="NVML is compiled")
+def test_the_gpus_are_read_by_nvml(shown: "subprocess.CompletedProcess[str]") -> None:
+    assert "GPUs read by nvml" in shown.stdout
+
+
+def test_without_the_fault_there_is_no_case_of_it() -> None:
+    shown = run("--without", "79")
+    assert shown.returncode == 0, shown.stdout
+    assert " GPU 0000:ab:00: " not in shown.stdout
+    assert "Xid 79" not in shown.stdout.partition("a health check")[0]
