@@ -13,13 +13,20 @@ from pathlib import Path
 
 import pytest
 
+from gpuward.agent.board import STATES, Board, board_object
+from gpuward.agent.sight import Seen, remember
 from gpuward.cli.args import build_parser
 from gpuward.cli.objects import change_object, fault_object, line_object
 from gpuward.isolation.catalogue.load import load, load_rules
+from gpuward.isolation.laws import STEP_LAWS
+from gpuward.isolation.table import MOVES
+from gpuward.model.case import CaseState, EffectKind, Mode, Outcome
 from gpuward.model.fault import ChangeKind
+from gpuward.model.happening import Happening, What
 from gpuward.model.record import RecordKind
 from gpuward.settings import Settings, read_settings
 from tests.kit.merging import terms, told, xid
+from tests.kit.pretend_driver import a_reading
 from tests.kit.records import a_record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,7 +160,7 @@ def test_the_help_names_every_subcommand() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "gpuward", "--help"], check=True, capture_output=True, text=True, timeout=20
     )
-    assert set(subcommands()) == {"scan", "watch", "explain"}
+    assert set(subcommands()) == {"scan", "watch", "explain", "agent", "status", "why", "release", "retry"}
     for name in subcommands():
         assert re.search(rf"^    {name} +\w", done.stdout, re.MULTILINE)
 
@@ -265,6 +272,39 @@ def test_json_md_names_exactly_the_keys_that_are_written() -> None:
     named = re.search(r"`([a-z ]+ text)`", section("docs/json.md", "A line (`scan --lines --json`)"))
     assert named is not None
     assert named[1].split() == list(line_object(a_record()))
+
+
+def test_json_md_names_exactly_the_keys_of_a_board() -> None:
+    was = remember(a_reading("0000:0a:00", 0))
+    seen = Seen(was=was, reading=None, read=False, holders=None, drained=False, lost=False, display=False)
+    board = Board(mode=Mode.OBSERVE, node="n", now=0.0, road=None, driver_version=None, gpus=(seen,), cases=())
+    whole = board_object(board)
+    of_gpu = set(whole["gpus"][0])
+    assert (
+        first_column(section("docs/json.md", "A board (`status --json`, `agent --once --json`)")) == set(whole) | of_gpu
+    )
+
+
+def test_agent_md_names_every_mode_state_effect_outcome_and_field_of_the_journal() -> None:
+    page = text("docs/agent.md")
+    modes = re.findall(r"^\| `([a-z]+)` \|", page.partition("\n## ")[0], re.MULTILINE)
+    assert set(modes) == {str(mode) for mode in Mode}
+    asking = section("docs/agent.md", "Asking the agent")
+    assert set(re.findall(r"^\| ([a-z]+) \|", asking, re.MULTILINE)) == {"state", "active", *STATES}
+    journal = section("docs/agent.md", "The journal")
+    fields_of_journal = {{"before": "from", "after": "to"}.get(one.name, one.name) for one in fields(Happening)}
+    assert first_column(journal) == fields_of_journal
+    for word in (*What, *EffectKind, *Outcome):
+        assert f"`{word}`" in journal, word
+
+
+def test_the_page_of_cases_has_every_state_move_and_law() -> None:
+    page = text("docs/reference/cases.md")
+    for state in CaseState:
+        assert re.search(rf"^    .*\b{state}\b", page, re.MULTILINE), state
+    assert len(re.findall(r"^\| [a-z]+ \| [a-z ]+ \| [a-z]+ \|", page, re.MULTILINE)) == len(MOVES)
+    for law in STEP_LAWS:
+        assert f"| {law.__name__.replace('_', ' ')} |" in page
 
 
 def test_the_settings_that_are_shown_can_be_used_and_are_all_there_are() -> None:

@@ -108,3 +108,4 @@ _STATES: tuple[tuple[str, Callable[[Case | None, Seen], bool]], ...] = (
     ("unknown", lambda _case, seen: seen.reading is None or seen.reading.uuid is None),
 )
 """The words for a GPU's state, the first that holds counts; a GPU of none of them is active."""
+STATES = tuple(word for word, _ in _STATES)
