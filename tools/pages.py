@@ -211,6 +211,7 @@ def _cases() -> list[str]:
         *_table(["Then is due", "Source"], [[row.due, row.source] for row in OBSTACLES]),
         *("", "## What must hold after a reset", "", "Each of these parks the GPU again:", ""),
         *(f"- {sentence}" for _, sentence in PROOF),
+        "- the user's check command, where there is one, does not end with 0",
     ]
 
 

@@ -88,6 +88,7 @@ class Server:
     place: PretendStore = field(default_factory=PretendStore)
     warnings: list[str] = field(default_factory=list)
     agent: Standalone | None = None
+    check: Callable[[str, str | None], None] | None = None
 
     def live(self, *events: At, seconds: float) -> "Server":
         """Let an agent live on this server for so long while the events happen."""
@@ -110,6 +111,7 @@ class Server:
                 evidence=self.room,
                 clock=self.clock,
                 kernel_log=lambda: b"the kernel log",
+                check=self.check,
             ),
             keeping=Keeping(cases=self.cases, pauses=self.pauses, chronicle=self.room),
             plan=Plan(mode=self.mode, probation_seconds=600.0),
@@ -303,6 +305,22 @@ def test_each_part_of_the_proof_can_fail(change: dict[str, Any], sentence: str) 
     server.live(server.at(1, DOUBLE_BIT), seconds=60)
     assert server.case().state is S.PARKED
     assert sentence in server.case().due
+
+
+def test_the_users_check_is_asked_after_the_reset_and_can_fail() -> None:
+    server = Server()
+
+    def check(pci: str, uuid: str | None) -> None:
+        asked.append((pci, uuid, "reset" in server.driver.calls))
+        raise Refused("the check command nccl-test ended with exit code 1 (slow)")
+
+    asked: list[tuple[str, str | None, bool]] = []
+    server.check = check
+    server.live(server.at(1, DOUBLE_BIT), seconds=60)
+    assert asked == [(GPU_A, server.driver.gpus[GPU_A].uuid, True)]
+    assert server.case().state is S.PARKED
+    assert "nccl-test ended with exit code 1" in server.case().due
+    assert server.driver.drained == {GPU_A}
 
 
 def test_a_display_is_left_alone() -> None:

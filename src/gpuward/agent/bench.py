@@ -50,6 +50,8 @@ class Tools:
     clock: Clock
     kernel_log: Callable[[], bytes]
     """The kernel log since boot, as evidence."""
+    check: Callable[[str, str | None], None] | None = None
+    """The user's own proof of a GPU by address and UUID; raises EdgeError when it fails. None: there is none."""
     intend: Callable[[tuple[str, ...]], None] = lambda _units: None
     """Takes the units that are about to be stopped, before the first is: they must be started again whatever comes."""
 
@@ -180,11 +182,15 @@ def _reset(job: Job, tools: Tools) -> Result:
 
 
 def _verify(job: Job, tools: Tools) -> Result:
-    """Read the GPU and hold it against what it was."""
+    """Read the GPU and hold it against what it was; when all holds, ask the user's own check."""
     reading = tools.driver.read(READ_SECONDS)
     found = next((gpu for gpu in reading.gpus if gpu.pci == job.gpu.pci), None)
     wrong = [sentence for condition, sentence in PROOF if not condition(found, job.gpu)]
-    return Result(Outcome.FAILED, "; ".join(wrong)) if wrong else Result(Outcome.DONE)
+    if wrong:
+        return Result(Outcome.FAILED, "; ".join(wrong))
+    if tools.check is not None:
+        tools.check(job.gpu.pci, job.gpu.uuid)
+    return Result(Outcome.DONE)
 
 
 Proof = Callable[[GpuReading | None, Remembered], bool]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpuward.adapters.check import CheckCommand
 from gpuward.adapters.chronicle import JsonLines
 from gpuward.adapters.doorway import Doorway
 from gpuward.adapters.evidence import EvidenceFolder
@@ -72,6 +73,9 @@ def gear_of(asked: argparse.Namespace) -> Iterator[Gear]:
                 services=Systemd(),
                 evidence=EvidenceFolder(str(folder / "evidence")),
                 clock=ports.clock,
+                check=CheckCommand(asked.check_command, deadline_seconds=asked.check_seconds).run
+                if asked.check_command
+                else None,
                 kernel_log=lambda: kernel_log_text(name),
             ),
             keeping=Keeping(
