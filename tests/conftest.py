@@ -1,9 +1,13 @@
-"""Where the tests find the corpus of real outputs. Other fixtures stand with their tests."""
+"""Where the tests find the corpus of real outputs, and how patient they are. Other fixtures stand with their tests."""
 
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")  # the machine may be busy or slow, and that is no fault of the code
 
 
 @pytest.fixture(scope="session")

@@ -121,7 +121,7 @@ def test_the_rest_of_a_wrapped_line_is_found_across_a_block_border() -> None:
     assert texts(came) == [GOOD.decode() + ",", "the rest"]
 
 
-@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r", b"\r\r\n"])
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r\r\n"])
 def test_every_kind_of_line_end_is_a_line_end(ending: bytes) -> None:
     content = ending.join([OTHER, GOOD, OTHER, GOOD]) + ending
     for sizes in ([1], [len(content)], [7, 1, 3]):
@@ -129,6 +129,20 @@ def test_every_kind_of_line_end_is_a_line_end(ending: bytes) -> None:
         assert texts(came) == [GOOD.decode()] * 2
         assert [line for line, _ in places(came)] == [2, 4]
         assert tally.lines == 4
+
+
+def test_a_lone_cr_ends_no_line() -> None:
+    content = b"app: a\r" + GOOD + b"\n" + GOOD + b"\r"
+    for sizes in ([1], [len(content)], [7, 1, 3]):
+        came, tally = dripped(content, sizes)
+        assert texts(came) == [f"app: a\r{GOOD.decode()}", GOOD.decode()]
+        assert [line for line, _ in places(came)] == [1, 2]
+        assert tally.lines == 2
+
+
+def test_the_rest_of_a_wrapped_line_does_not_begin_after_a_lone_cr() -> None:
+    came, _ = read_bytes(GOOD + b",\rforged\n" + OTHER + b"\n")
+    assert texts(came) == [GOOD.decode() + ",\rforged"]
 
 
 def test_nuls_within_a_line_are_dropped() -> None:

@@ -1,6 +1,7 @@
 """What FollowedFile promises when a real file grows, is renamed, cut and replaced under it."""
 
 import os
+import re
 import threading
 import time
 from collections.abc import Sequence
@@ -19,6 +20,10 @@ def texts(came: Sequence[Signal | Gap]) -> list[str]:
 
 def gaps(came: Sequence[Signal | Gap]) -> list[str]:
     return [one.why for one in came if isinstance(one, Gap)]
+
+
+def cursors(came: Sequence[Signal | Gap]) -> list[str]:
+    return [one.cursor for one in came if isinstance(one, Signal)]
 
 
 def drain(log: FollowedFile) -> list[Signal | Gap]:
@@ -105,10 +110,9 @@ def test_lines_are_numbered_and_each_cursor_is_the_place_after_it(file: Path) ->
     status = file.stat()
     log = FollowedFile(str(file))
     came = log.read(1)
-    assert came == [
-        Signal(str(file), line=1, cursor=f"f{status.st_dev}-{status.st_ino}-5", text="one"),
-        Signal(str(file), line=2, cursor=f"f{status.st_dev}-{status.st_ino}-9", text="two"),
-    ]
+    assert [(one.line, one.text) for one in came if isinstance(one, Signal)] == [(1, "one"), (2, "two")]
+    for place, cursor in zip((5, 9), cursors(came), strict=True):
+        assert re.fullmatch(f"f{status.st_dev}-{status.st_ino}-{place}-[0-9a-f]{{8}}", cursor)
     log.close()
 
 
@@ -217,43 +221,6 @@ def test_bytes_that_are_not_utf8_are_replaced(file: Path) -> None:
     log = FollowedFile(str(file))
     assert texts(log.read(1)) == ["café \ufffd"]
     log.close()
-
-
-def test_after_a_seek_line_numbers_are_still_true(file: Path) -> None:
-    file.write_bytes(b"line\n" * 60_000)
-    log = FollowedFile(str(file))
-    cursor = [one.cursor for one in drain(log) if isinstance(one, Signal)][40_000]
-    again = FollowedFile(str(file))
-    assert again.seek(cursor)
-    first = again.read(1)[0]
-    assert isinstance(first, Signal)
-    assert first.line == 40_002
-    log.close()
-    again.close()
-
-
-@pytest.mark.parametrize("change", ["replaced", "shorter", "other text", "gone"])
-def test_a_place_in_another_text_is_not_sought(file: Path, change: str) -> None:
-    file.write_bytes(b"one\ntwo\n")
-    log = FollowedFile(str(file))
-    cursor = next(one.cursor for one in reversed(log.read(1)) if isinstance(one, Signal))
-    held = file.open("rb")  # keeps the inode from being used again
-    match change:
-        case "replaced":
-            file.unlink()
-            file.write_bytes(b"one\ntwo\nthree\n")
-        case "shorter":
-            file.write_bytes(b"new\n")
-        case "other text":
-            file.write_bytes(b"a much longer line\n")
-        case _:
-            file.unlink()
-    again = FollowedFile(str(file))
-    assert not again.seek(cursor)
-    assert texts(again.read(0)) == (file.read_text().splitlines() if file.exists() else [])
-    held.close()
-    log.close()
-    again.close()
 
 
 def test_nothing_is_known_of_the_lines_but_their_source(file: Path) -> None:

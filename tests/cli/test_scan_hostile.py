@@ -67,13 +67,21 @@ def test_very_many_lines_that_are_too_long_make_few_notes(capsys: pytest.Capture
     assert err.endswith("gpuward: 52 lines read, 2 recognised, 50 unparsed\n")
 
 
-@pytest.mark.parametrize("ending", ["\r\n", "\r", "\n\r\n"])
+@pytest.mark.parametrize("ending", ["\r\n", "\n\r\n"])
 def test_every_line_end_is_a_line_end(capsys: pytest.CaptureFixture[str], tmp_path: Path, ending: str) -> None:
     path = tmp_path / "crlf.log"
     path.write_bytes(ending.encode().join([BEFORE, AFTER, b""]))
     answer = ask(capsys, "scan", "--json", path)
     assert codes(answer) == [79, 48]
     assert answer.objects()[0]["evidence"][0]["text"] == BEFORE.decode()
+
+
+def test_a_lone_carriage_return_begins_no_line_of_the_kernel(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "forged.log"
+    path.write_bytes(b"Nov 30 03:12:07 gpu-1 node-check: done\r" + BEFORE + b"\n" + AFTER + b"\n")
+    assert codes(ask(capsys, "scan", "--json", path)) == [48]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])

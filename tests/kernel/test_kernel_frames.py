@@ -41,7 +41,6 @@ NIGHT = at(2026, 11, 30, 3, 12, 7)
         (f"Nov 30 03:12:07 n1 kernel: [  123.456789] {XID}", "syslog", NIGHT, 123.456789, None, "n1"),
         (f"Nov 30 03:12:07 n1 kern.warn kernel: [  123.456789] {XID}", "syslog", NIGHT, 123.456789, "kern", "n1"),
         (f"Nov 30 03:12:07 kernel: {XID}", "syslog", NIGHT, None, None, None),
-        (f"Nov 30 03:12:07 n1 {XID}", "syslog", NIGHT, None, None, "n1"),
         (f"Nov 30 03:12:07 {XID}", "syslog", NIGHT, None, None, None),
         (f"<4>Nov 30 03:12:07 n1 kernel: {XID}", "syslog", NIGHT, None, "kern", "n1"),
         (f"<12>Nov 30 03:12:07 n1 kernel: {XID}", "syslog", NIGHT, None, "user", "n1"),
@@ -54,7 +53,7 @@ NIGHT = at(2026, 11, 30, 3, 12, 7)
             "kern",
             "n1",
         ),
-        (f"<12>1 - n1 kernel 1 ID - \ufeff{XID}", "syslog5424", None, None, "user", "n1"),
+        (f"<12>1 - n1 kernel - ID - \ufeff{XID}", "syslog5424", None, None, "user", "n1"),
         (f"2026-11-30T03:12:07+0000 n1 kernel: {XID}", "journal-short-iso", NIGHT, None, None, "n1"),
         (
             f"2026-11-30T03:12:07.25-05:00 n1 kernel: [ 5.5] {XID}",
@@ -75,6 +74,10 @@ NIGHT = at(2026, 11, 30, 3, 12, 7)
             "kern",
             "192.0.2.9",
         ),
+        (f"192.0.2.9: kern:     err: [2026-11-30T03:12:07Z]: {XID}", "talos", NIGHT, None, "kern", "192.0.2.9"),
+        (f"gpu-17: kern:    info: [2026-11-30T03:12:07Z]: {XID}", "talos", NIGHT, None, "kern", "gpu-17"),
+        (f"n1.example: user: warning: [2026-11-30T03:12:07Z]: {XID}", "talos", NIGHT, None, "user", "n1.example"),
+        (f"2001:db8::7: kern:   alert: [2026-11-30T03:12:07Z]: {XID}", "talos", NIGHT, None, "kern", "2001:db8::7"),
         (f"kernel: {XID}", "kernel-colon", None, None, None, None),
         (f"n1 kernel: [  123.456789] {XID}", "kernel-colon", None, 123.456789, None, "n1"),
         (XID, "none", None, None, None, None),
@@ -118,6 +121,29 @@ def test_a_week_day_that_is_not_english_still_frames_the_line() -> None:
         f"[  123.456789] n1 health[9]: {XID}",
         f"4,77,123456789,-;systemd[1]: {XID}",
         f'{{"log": "{XID}"}}',
+        f"Nov 30 03:12:07 n1 {XID}",
+        f"Nov 30 03:12:07 n1 [  123.456789] {XID}",
+        f"Nov 30 03:12:07.250000 n1 {XID}",
+        f"Nov 30 03:12:07 n1 kern.warn {XID}",
+        f"11月 30 03:12:07 n1 {XID}",
+        f"<4>Nov 30 03:12:07 n1 {XID}",
+        f"2026-11-30T03:12:07,250000+00:00 n1 {XID}",
+        f"2026-11-30T03:12:07+0000 n1 kernel[1234]: {XID}",
+        f"Nov 30 03:12:07 n1 kernel[1234]: {XID}",
+        f"Nov 30 03:12:07 n1 kernel[1234]: [  123.456789] {XID}",
+        f"<4>1 2026-11-30T03:12:07Z n1 kernel 1234 - - {XID}",
+        f'<4>1 2026-11-30T03:12:07Z n1 kernel 1234 ID [a b="c"] {XID}',
+        "Nov 30 03:12:07 n1 nvidia-nvswitch0: SXid (PCI:0000:89:00.0): 20009, Fatal, Link 1",
+        f"n1 kernel: nhc: message repeated 2 times: [ {XID}]",
+        f"Nov 30 03:12:07 n1 nhc: message repeated 2 times: [ {XID}]",
+        f"nhc: [12.3] {XID}",
+        f"nhc:[12.3] {XID}",
+        f"dmesgd:[12.3] {XID}",
+        f"syslog-ng:[12.3] {XID}",
+        f"/usr/bin/nhc: [12.3] {XID}",
+        f"/var/log/kern.log:{XID}",
+        f"/var/log/kern.log:nhc: {XID}",
+        f"/var/log/kern.log:Nov 30 03:12:07 n1 nhc[7]: {XID}",
         "Nov 30 03:12:07 n1 health: nvidia-nvswitch0: SXid (PCI:0000:89:00.0): 20009, Fatal, Link 1",
     ],
 )
@@ -140,6 +166,46 @@ def test_an_xid_that_another_program_prints_is_quoted(text: str) -> None:
 )
 def test_lines_of_others_are_nothing_of_ours(text: str) -> None:
     assert a_reader().read(a_signal(text)) is None
+
+
+@pytest.mark.parametrize(
+    "file", ["/var/log/kern.log.1", "kern.log", "./old/x", "messages", "messages-20261129", "syslog.2.gz"]
+)
+@pytest.mark.parametrize(
+    ("line", "frame", "wall", "uptime", "node"),
+    [
+        (f"Nov 30 03:12:07 gpu-17 kernel: {XID}", "syslog", NIGHT, None, "gpu-17"),
+        (f"[   12.300000] {XID}", "uptime", None, 12.3, None),
+        (f"2026-11-30T03:12:07+0000 n1 kernel: {XID}", "journal-short-iso", NIGHT, None, "n1"),
+        (f"gpu-17: kern:     err: [2026-11-30T03:12:07Z]: {XID}", "talos", NIGHT, None, "gpu-17"),
+        (f"n1 kernel: {XID}", "kernel-colon", None, None, "n1"),
+    ],
+)
+def test_a_file_name_that_grep_prints_is_taken_off(  # one column each
+    file: str, line: str, frame: str, wall: float | None, uptime: float | None, node: str | None
+) -> None:
+    record = read_one(f"{file}:{line}")
+    assert (record.kind, record.code, record.frame) == (RecordKind.XID, 31, frame)
+    assert (record.moment.wall, record.moment.uptime, record.node) == (wall, uptime, node)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[  123.456789]\t{XID}",
+        f"[  123.456789]   {XID}",
+        f"[Mon Nov 30 03:12:07 2026]\t{XID}",
+        f"2026-11-30T03:12:07,250000+00:00\t{XID}",
+        f"Nov 30 03:12:07\t{XID}",
+        f"Nov 30 03:12:07 n1 kernel:\t{XID}",
+        f"Nov 30 03:12:07 n1 kernel: [  123.456789]\t{XID}",
+        f"<4>1 2026-11-30T03:12:07Z n1 kernel - - -  {XID}",
+        f"kernel:\t{XID}",
+    ],
+)
+def test_tabs_and_more_blanks_after_a_stamp_are_passed_over(text: str) -> None:
+    record = read_one(text)
+    assert (record.kind, record.code, record.process) == (RecordKind.XID, 31, "train")
 
 
 def test_a_program_between_frame_and_message_stays_in_the_body() -> None:
@@ -174,6 +240,50 @@ def test_a_journal_message_may_be_text_bytes_or_several(message: object) -> None
     assert (record.kind, record.code, record.process, record.frame) == (RecordKind.XID, 31, "train", "journal-json")
     assert (record.node, record.boot, record.facility) == ("n1", "0a1b2c3d", "kern")
     assert (record.moment.wall, record.moment.uptime) == (NIGHT, 90.0)
+
+
+@pytest.mark.parametrize("before", ["  ", "[", "[ ", ",", ", ", "\x1e", "data: ", "data:", "\t"])
+@pytest.mark.parametrize("behind", ["", ",", " ]", "]", ", "])
+def test_an_entry_of_an_array_or_a_stream_is_read(before: str, behind: str) -> None:
+    record = read_one(before + entry(XID) + behind)
+    assert (record.kind, record.frame, record.facility) == (RecordKind.XID, "journal-json", "kern")
+    assert (record.node, record.moment.uptime) == ("n1", 90.0)
+
+
+SXID = "nvidia-nvswitch0: SXid (PCI:0000:89:00.0): 20009, Fatal, Link 1"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"), [(XID, RecordKind.XID_MALFORMED), (SXID, RecordKind.SXID_MALFORMED)], ids=["xid", "sxid"]
+)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "MESSAGE={}",
+        "    MESSAGE={}",
+        '\t"MESSAGE" : "{}",',
+        '    "MESSAGE": "{}"',
+        '{{"_TRANSPORT": "kernel", "MESSAGE": "{}',
+        '[{{"MESSAGE": "{}"}},{{"MESSAGE": "x"}}]',
+        "old/x.log:MESSAGE={}",
+    ],
+)
+def test_an_entry_that_is_cut_or_stands_on_many_lines_is_malformed(shape: str, body: str, kind: RecordKind) -> None:
+    record = read_one(shape.format(body))
+    assert (record.kind, record.code, record.pci) == (kind, None, None)
+    assert record.details == {"hint": "use journalctl -o json"}
+
+
+@pytest.mark.parametrize(
+    "text", [f"MESSAGE=job 7 failed: {XID}", f'\t"MESSAGE" : "job 7 failed: {XID}",', f"SYSLOG_RAW={XID}"]
+)
+def test_a_field_of_another_program_only_quotes(text: str) -> None:
+    assert read_one(text).kind is RecordKind.XID_QUOTED
+
+
+@pytest.mark.parametrize("text", ["MESSAGE=usb 1-2: new", '\t"MESSAGE" : "usb 1-2: new",', '{"MESSAGE": "usb 1-2: ne'])
+def test_a_cut_entry_without_an_xid_is_nothing_of_ours(text: str) -> None:
+    assert a_reader().read(a_signal(text)) is None
 
 
 @pytest.mark.parametrize("message", [None, [], [256], [-1], [1.5], {"a": 1}, 7, True, [[[78]]]])

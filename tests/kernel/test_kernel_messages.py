@@ -21,6 +21,11 @@ SWITCH = "nvidia-nvswitch3: SXid (PCI:0000:89:00.0): "
             32,
             {"message": "Non-fatal, Link 32 egress non-posted PRIV error (First)", "first": True},
         ),
+        ("20034, FATAL, Link 48 x", "message", "fatal", 48, {"message": "FATAL, Link 48 x"}),
+        ("20034, fatal, Link 48 x", "message", "fatal", 48, {"message": "fatal, Link 48 x"}),
+        ("12028, Non-Fatal, Link 7 x", "message", "non-fatal", 7, {"message": "Non-Fatal, Link 7 x"}),
+        ("12028, NONFATAL", "message", "non-fatal", None, {"message": "NONFATAL"}),
+        ("12028, corrected", "message", "correctable", None, {"message": "corrected"}),
         ("12028, Correctable, Link 7 x", "message", "correctable", 7, {"message": "Correctable, Link 7 x"}),
         ("20123, Unknown error", "message", None, None, {"message": "Unknown error"}),
         ("20123, Link 9 no severity word", "message", None, 9, {"message": "Link 9 no severity word"}),
@@ -284,3 +289,58 @@ def test_a_port_that_names_a_known_gpu_speaks_of_that_gpu() -> None:
 def test_an_error_of_the_gpus_own_address_is_of_a_gpu_under_any_driver() -> None:
     record = read_one("vfio-pci 0000:5e:00.0: AER: PCIe Bus Error: severity=Fatal", gpus=frozenset({"0000:5e:00"}))
     assert (record.details["of_gpu"], record.severity) == (True, "fatal")
+
+
+@pytest.mark.parametrize("gap", ["", " "])
+@pytest.mark.parametrize("frame", ["kernel: ", "Nov 30 03:12:07 n1 kernel: ", "[  123.456789] "])
+def test_a_repeated_line_is_read_with_its_times(frame: str, gap: str) -> None:
+    record = read_one(f"{frame}message repeated 2 times: [{gap}{XID}]")
+    assert (record.kind, record.code, record.pci, record.process) == (RecordKind.XID, 31, "0000:3b:00", "train")
+    assert record.details == {"message": "Ch 00000008", "channel": 8, "repeated": 2}
+
+
+@pytest.mark.parametrize(
+    ("inner", "kind"),
+    [
+        (f"[  123.456789] {XID}", RecordKind.XID),
+        (SWITCH + "20034, Fatal, Link 48 x", RecordKind.SXID),
+        ("NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.", RecordKind.FALLEN_OFF_BUS),
+        ("nvidia 0000:3b:00.0: AER: PCIe Bus Error: severity=Uncorrected (Fatal), type=x", RecordKind.AER),
+    ],
+)
+def test_every_line_of_ours_may_be_repeated(inner: str, kind: RecordKind) -> None:
+    record = read_one(f"n1 kernel: message repeated 11 times: [ {inner}]")
+    assert (record.kind, record.details["repeated"]) == (kind, 11)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kernel: message repeated 2 times: [ usb 1-2: new]",
+        "kernel: message repeated many times: [ x]",
+        "kernel: " + "message repeated 2 times: [" * 5000,
+    ],
+)
+def test_a_repeated_line_of_others_is_nothing_of_ours(text: str) -> None:
+    assert a_reader().read(a_signal(text)) is None
+
+
+def test_a_port_in_front_of_a_known_gpu_gives_the_gpus_address() -> None:
+    record = read_one(
+        "pcieport 0000:3a:00.0: AER: Uncorrected (Fatal) error received: 0000:3b:00.1", gpus=frozenset({"0000:3b:00"})
+    )
+    assert (record.kind, record.pci, record.function, record.certain) == (RecordKind.AER, "0000:3b:00", 1, True)
+    assert (record.details["of_gpu"], record.details["bridge"], record.severity) == (True, "0000:3a:00", "fatal")
+
+
+@pytest.mark.parametrize("known", [[], ["0000:3a:00"], ["0000:3a:00", "0000:3b:00"]])
+def test_another_device_that_names_a_sender_keeps_its_address(known: list[str]) -> None:
+    line = "pcieport 0000:3a:00.0: AER: Corrected error received: 0000:3b:00.0"
+    record = read_one(line, gpus=frozenset(known))
+    assert (record.pci, "bridge" in record.details) == ("0000:3a:00", False)
+
+
+@pytest.mark.parametrize("text", ["nvidia-nvswitch3:  SXid  (PCI:0000:89:00.0):  20034,  Fatal,  Link 4 x"])
+def test_more_blanks_in_an_sxid_are_passed_over(text: str) -> None:
+    record = read_one(text)
+    assert (record.kind, record.code, record.severity, record.link) == (RecordKind.SXID, 20034, "fatal", 4)

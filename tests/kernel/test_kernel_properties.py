@@ -1,9 +1,10 @@
 """No text raises, and what is written in a frame reads back."""
 
 import json
+from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuward.isolation.kernel.reader import NEEDLES
@@ -58,8 +59,9 @@ WRITTEN = st.one_of(
     st.builds(
         render.talos,
         BODIES,
-        node=st.sampled_from(["192.0.2.9", "2001:db8::7", "fd00::1"]),
+        node=st.sampled_from(["192.0.2.9", "2001:db8::7", "fd00::1"]) | NODE,
         facility=st.sampled_from(["kern", "user"]),
+        severity=st.sampled_from(["err", "info", "warning", "alert"]),
         microseconds=WALL,
     ),
     st.builds(render.journal_json, BODIES, node=NODE, microseconds=WALL, as_bytes=st.booleans()),
@@ -99,7 +101,11 @@ def must_hold(text: str) -> None:
             assert "\x1b" not in record.text
 
 
-@settings(deadline=None)  # the machine may be busy
+def test_a_slow_machine_fails_no_property() -> None:
+    profile = settings()
+    assert (profile.deadline, profile.suppress_health_check) == (None, (HealthCheck.too_slow,))
+
+
 @given(WRITTEN)
 def test_a_written_frame_reads_back(written: Written) -> None:
     record = read_one(written.text)
@@ -109,19 +115,21 @@ def test_a_written_frame_reads_back(written: Written) -> None:
     assert record.moment.wall == (None if written.wall is None else pytest.approx(written.wall, abs=1e-5))
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(ANY)
 def test_no_text_raises(text: str) -> None:
     must_hold(text)
 
 
-@settings(deadline=None)  # the machine may be busy
-@given(ANY, st.sampled_from(["NVRM: Xid (", "NVRM: ", "nvidia-nvswitch0: SXid (", "{", "4,1,2,-;", "<", "["]))
+@given(
+    ANY,
+    st.sampled_from(
+        ["NVRM: Xid (", "NVRM: ", "nvidia-nvswitch0: SXid (", "{", "4,1,2,-;", "<", "[", "x.log:", "MESSAGE=", '[{"']
+    ),
+)
 def test_no_text_behind_a_known_opening_raises(text: str, opening: str) -> None:
     must_hold(opening + text)
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(REAL, st.data())
 def test_a_real_line_cut_or_with_garbage_in_it_raises_nothing(line: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(line)))
@@ -145,6 +153,11 @@ def test_a_real_line_cut_or_with_garbage_in_it_raises_nothing(line: str, data: s
         "NVRM: Xid (PCI:0000:3b:00): 149, " + "A " * 100_000 + "Fatal",
         "<4>1 - h kernel - - " + '[a b="' * 10_000,
         "NVRM: API mismatch: " + "has the version 1.1 " * 10_000,
+        "kernel: " + "message repeated 2 times: [" * 20_000,
+        "/" * 1_000_000 + ":[1.0] NVRM: Xid",
+        "x.log:" * 50_000,
+        "x:" * 500_000 + " kern: err: [2026-11-30T03:12:07Z]: NVRM: Xid",
+        "[ , " * 100_000 + '{"MESSAGE": "NVRM: Xid',
         "x" * 1_000_000 + " 30 03:12:07",
     ],
 )
@@ -152,7 +165,12 @@ def test_hostile_lines_raise_nothing(text: str) -> None:
     must_hold(text)
 
 
-@settings(deadline=None)  # the machine may be busy
+@given(WRITTEN, st.sampled_from(["/var/log/kern.log.1", "kern.log", "messages", "dmesg.0", "out.txt"]))
+def test_a_written_frame_behind_a_file_name_reads_the_same(written: Written, file: str) -> None:
+    plain, behind = read_one(written.text), read_one(f"{file}:{written.text}")
+    assert replace(behind, text=plain.text) == plain
+
+
 @given(WRITTEN)
 def test_every_written_line_holds_a_needle_unless_it_is_a_list_of_bytes(written: Written) -> None:
     raw = written.text.encode("utf-8", "surrogateescape")

@@ -92,6 +92,38 @@ def test_a_users_text_teaches_nothing() -> None:
     assert (short.pci, short.certain) == ("0000:3b:00", True)
 
 
+USER_STAMPS = ("Nov 30 03:12:08 n1 nhc: [    5.000000] ", "<12>Nov 30 03:12:08 n1 kernel: [    5.000000] ")
+
+
+@pytest.mark.parametrize("stamp", USER_STAMPS)
+def test_an_uptime_that_a_user_wrote_is_neither_a_boot_nor_a_clock(stamp: str) -> None:
+    kernel = "Nov 30 03:12:07 n1 kernel: [  900.000000] "
+    reader = a_reader()
+    lines = (kernel + UUID_LINE, stamp + XID, "n1 kernel: [  910.000000] " + XID)
+    records = [reader.read(a_signal(line)) for line in lines]
+    assert boots(records) == ["b1", "b1", "b1"]
+    assert reader.moment().wall == datetime(2026, 11, 30, 3, 12, 17, tzinfo=UTC).timestamp()
+    assert reader.gpu_uuids == {"0000:3b:00": UUID}
+
+
+def test_a_kernel_version_that_another_program_prints_is_no_new_boot() -> None:
+    kernel = "Nov 30 03:12:07 n1 kernel: "
+    assert boots(read_all([kernel + XID, f"Nov 30 03:12:07 n1 inventory[7]: {LINUX}", kernel + XID]))[2] == "b1"
+
+
+@pytest.mark.parametrize(
+    "user", ["NVRM: The NVIDIA GPU 0000:5e:00.0", "NVRM: fallen off the bus and is not responding"]
+)
+def test_a_users_text_joins_no_message_of_the_kernel(user: str) -> None:
+    start = "NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:2330) installed in this system has"
+    end = "NVRM: fallen off the bus and is not responding to commands."
+    records = read_all([f"4,1,1000000,-;{start}", f"12,2,1000001,-;{user}", f"4,3,1000002,-;{end}"])
+    assert records[1] is not None
+    assert records[2] is not None
+    assert (records[1].facility, records[1].details) == ("user", {})
+    assert (records[2].kind, records[2].pci) == (RecordKind.FALLEN_OFF_BUS, "0000:3b:00")
+
+
 @pytest.mark.parametrize(
     ("known", "pci", "certain"),
     [

@@ -128,11 +128,11 @@ def short_precise(body: str, *, node: str, microseconds: int) -> Written:
     return Written(text, "journal-short-precise", wall=microseconds / 1e6, node=node)
 
 
-def talos(body: str, *, node: str, facility: str, microseconds: int) -> Written:
-    """Talosctl dmesg."""
+def talos(body: str, *, node: str, facility: str, severity: str, microseconds: int) -> Written:
+    """Talosctl dmesg, which pads the severity to seven characters."""
     when = _utc(microseconds // 10**6)
     stamp = f"{when:%Y-%m-%dT%H:%M:%S}.{microseconds % 10**6:06d}000Z"
-    text = f"{node}: {facility}: warning: [{stamp}]: {body}"
+    text = f"{node}: {facility}: {severity:>7}: [{stamp}]: {body}"
     return Written(text, "talos", wall=microseconds / 1e6, node=node, facility=facility)
 
 

@@ -17,7 +17,6 @@ from gpuward.ports import EdgeError, Refused, Tally
 
 LONGEST_LINE_BYTES = 64 * 1024
 _STEER_BYTES = 4 * 1024 * 1024
-_LONE_CR = re.compile(rb"\r(?=[^\r\n])")
 _NULS = re.compile(rb"\0*")
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\x1b") | {127})
 _BINARY_SHARE = 0.08
@@ -28,9 +27,10 @@ class FinishedLog:
     """Implements LogFile for a path or an open binary stream.
 
     Yielded are the lines with one of `needles`, and the line right after one of them that ends with a comma, where the
-    rest of a wrapped line is. Lines end with LF, CRLF or a lone CR; a line over 64 KiB is passed over with a Gap; NULs
-    are dropped. The cursor is `f` and the offset of the line's start in the decompressed, decoded stream. `progress` is
-    called about every 8 MiB.
+    rest of a wrapped line is. Lines end with LF or CRLF; a lone CR ends none, or a program that writes one into its
+    message could forge a line of the kernel. A line over 64 KiB is passed over with a Gap; NULs are dropped. The cursor
+    is `f` and the offset of the line's start in the decompressed, decoded stream. `progress` is called about every
+    8 MiB.
     """
 
     def __init__(
@@ -75,15 +75,13 @@ class FinishedLog:
         Raises Unreachable or Refused after the whole lines before the trouble. A file that looks binary is read all the
         same, because garbage may surround good lines; it is Refused at its end when not one line mattered.
         """
-        held = b""
         for piece in log_blocks(self.name, self._place, self._progress):
             if isinstance(piece, Gap):
                 yield piece
                 continue
-            block, held = _with_line_ends(held + piece)
-            self._sample(block)
-            yield from self._fed(block)
-        if held or self._dropping or self._rest.strip(b"\0"):
+            self._sample(piece)
+            yield from self._fed(piece)
+        if self._dropping or self._rest.strip(b"\0"):
             yield from self._fed(b"\n")
         if not self._found and self._control_bytes > _BINARY_SHARE * self._sampled_bytes:
             raise Refused(
@@ -137,7 +135,7 @@ class FinishedLog:
         for begin, end in self._matches(block, start, stop):
             self._lines += block.count(b"\n", counted, begin)
             counted = begin
-            text = block[begin:end].rstrip(b"\r").replace(b"\0", b"").decode("utf-8", "replace")
+            text = block[begin:end].replace(b"\0", b"").rstrip(b"\r").decode("utf-8", "replace")
             self._found = True
             yield Signal(source=self.name, line=self._lines + 1, cursor=f"f{self._offset + begin}", text=text)
         self._lines += block.count(b"\n", counted, stop)
@@ -165,17 +163,6 @@ class FinishedLog:
             self._probes = probes(self._needles, block)
             self._steer_at = self._offset + _STEER_BYTES
         return self._probes
-
-
-def _with_line_ends(block: bytes) -> tuple[bytes, bytes]:
-    """Return `block` with each lone CR made LF, of the same length, and the CR at its end that has yet to be judged."""
-    if b"\r" not in block:
-        return block, b""
-    held = b"\r" if block.endswith(b"\r") else b""
-    block = block[: len(block) - len(held)]
-    if block.count(b"\r") != block.count(b"\r\n"):
-        block = _LONE_CR.sub(b"\n", block)
-    return block, held
 
 
 def _end_of_short_lines(block: bytes, start: int) -> int:

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import re
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +14,9 @@ from gpuward.ports import Refused
 
 _VERSION = 1
 _FOLDER_MODE = 0o700
+_LARGEST_MIB = 64
+_RANDOM_NAME = re.compile(r"[a-z0-9_]{8}")
+"""What tempfile puts after our prefix; other names, such as an editor's, are not ours to delete."""
 
 
 class JsonFile:
@@ -23,11 +28,11 @@ class JsonFile:
     def load(self) -> Mapping[str, Any] | None:
         """Return what was saved last, None when the file is not there; Refused when it cannot be used."""
         try:
-            envelope = json.loads(self._path.read_bytes())
+            envelope = json.loads(self._content())
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise Refused(f"cannot read {self._path}: {error.strerror}; give another state file") from error
+            raise Refused(f"cannot read {self._path}: {error.strerror}; give another --state-dir") from error
         except (ValueError, RecursionError) as error:
             raise Refused(f"{self._path} is broken; delete it and the watch starts afresh") from error
         match envelope:
@@ -40,9 +45,34 @@ class JsonFile:
         text = json.dumps({"version": _VERSION, "saved": dict(saved)}, separators=(",", ":"))
         try:
             self._path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            self._sweep()
             self._replace(text.encode())
         except OSError as error:
-            raise Refused(f"cannot write {self._path}: {error.strerror}; give another state file") from error
+            raise Refused(f"cannot write {self._path}: {error.strerror}; give another --state-dir") from error
+
+    def _content(self) -> bytes:
+        # Without O_NONBLOCK the open of a FIFO that nobody writes to would wait for ever.
+        handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise Refused(f"{self._path} is no regular file; remove it or give another --state-dir")
+            if status.st_size > _LARGEST_MIB * 1024 * 1024:
+                raise Refused(f"{self._path} is larger than {_LARGEST_MIB} MiB; delete it or give another --state-dir")
+            with open(handle, "rb", closefd=False) as file:
+                return file.read()
+        finally:
+            os.close(handle)
+
+    def _sweep(self) -> None:
+        """Remove the fresh files of processes that were killed while they saved."""
+        prefix = f".{self._path.name}."
+        with os.scandir(self._path.parent) as entries:
+            names = [one.name for one in entries if one.name.startswith(prefix) and one.is_file(follow_symlinks=False)]
+        for name in names:
+            if _RANDOM_NAME.fullmatch(name.removeprefix(prefix)):
+                with contextlib.suppress(OSError):  # litter that stays does no harm to what is saved
+                    (self._path.parent / name).unlink()
 
     def _replace(self, content: bytes) -> None:
         with self._fresh() as (handle, fresh):

@@ -103,7 +103,7 @@ def _fill(sentence: str, case: Case, scene: Scene) -> str:
         obstacle=scene.obstacle,
         relapse=scene.relapse,
         idle_reason=scene.fault.idle_reason,
-        work="not known" if scene.gpu.work is None else ", ".join(scene.gpu.work),
+        work="not known" if scene.gpu.work is None else ", ".join(scene.gpu.work) or "it has ended",
         why=_why(case),
     )
 

@@ -53,4 +53,5 @@ def read_aer(body: str) -> Finding | None:
             "target": None if target is None else target.pci,
             "of_gpu": match["driver"] == _GPU_DRIVER,
         },
+        sender=target,
     )

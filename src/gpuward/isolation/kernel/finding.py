@@ -23,3 +23,5 @@ class Finding(NamedTuple):
     link: int | None = None
     part: str | None = None
     details: Mapping[str, Any] = _NO_DETAILS
+    sender: PciAddress | None = None
+    """The device behind `pci`, a port, whose message this is."""

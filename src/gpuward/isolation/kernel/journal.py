@@ -1,4 +1,4 @@
-"""One entry of `journalctl -o json` made into a frame. Following the journal is not here (an adapter does that)."""
+"""A line of a printed journal made into a frame. Following the journal is not here (an adapter does that)."""
 
 import json
 import re
@@ -8,14 +8,40 @@ from typing import Any
 from gpuward.isolation.kernel import facilities
 from gpuward.isolation.kernel.frame import Frame
 
+ENTRY = "journal-json"
+PART = "journal-part"
+"""The frame of a piece of an entry: a cut one, or one that journalctl spread over several lines."""
+
+_LINE = re.compile(
+    r"(?:data:|[\s\x1e\[,]){0,16}"
+    r"(?:(?P<entry>\{)(?=\s{0,16}\")|(?:MESSAGE=|\"MESSAGE\"\s{0,4}:\s{0,4}\")(?=NVRM:|nvidia-nvswitch))",
+    re.ASCII,
+)
+"""What json, json-seq (RFC 7464), json-sse, an array, export, verbose and json-pretty put before it."""
+_BEHIND = " \t\r\n,]"
 _BOOT_ID = re.compile(r"[0-9a-f]{8}", re.ASCII)
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _LARGEST_BYTE = 255
 _KERNEL = "kernel"
 
 
-def read_entry(text: str) -> Frame | None:
-    """Return the frame of one entry, None when `text` is not one (cut, or another program's JSON).
+def read_line(text: str) -> Frame | None:
+    """Return the frame of an entry or of the piece that is a driver's message, None when `text` is neither."""
+    match = _LINE.match(text)
+    if match is None:
+        return None
+    if match["entry"] is None:
+        return _part(text[match.end() :])
+    return _read_entry(text[match.start("entry") :].rstrip(_BEHIND))
+
+
+def _part(body: str) -> Frame:
+    # Who wrote it stands on another line, so it must not pass as the kernel's.
+    return Frame(PART, body, program=PART)
+
+
+def _read_entry(text: str) -> Frame | None:
+    """Return the frame of one entry, None when it is another program's JSON.
 
     The record's own clocks (`_SOURCE_…`) go before the times at which the journal received it, because early kernel
     messages are received late. systemd.journal-fields(7) names the fields.
@@ -23,7 +49,7 @@ def read_entry(text: str) -> Frame | None:
     try:
         entry = json.loads(text)
     except (ValueError, RecursionError):
-        return None
+        return _part(text)
     if not isinstance(entry, dict) or "MESSAGE" not in entry:
         return None
     received, ticked = _seconds(entry, "__REALTIME_TIMESTAMP"), _seconds(entry, "__MONOTONIC_TIMESTAMP")
@@ -32,7 +58,7 @@ def read_entry(text: str) -> Frame | None:
     boot, transport = _BOOT_ID.match(_word(entry, "_BOOT_ID") or ""), _word(entry, "_TRANSPORT")
     program, opening = _sender(entry, transport)
     return Frame(
-        "journal-json",
+        ENTRY,
         opening + _message(entry["MESSAGE"]),
         wall=_wall(_seconds(entry, "_SOURCE_REALTIME_TIMESTAMP"), boot_time, own, received),
         uptime=ticked if own is None else own,

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 
-from gpuward.isolation.kernel import nvrm, sxid, xid
+from gpuward.isolation.kernel import journal, nvrm, sxid, xid
 from gpuward.isolation.kernel.aer import read_aer
+from gpuward.isolation.kernel.boot import FIRST_BOOT, Boot
 from gpuward.isolation.kernel.finding import Finding
 from gpuward.isolation.kernel.frame import Frame
-from gpuward.isolation.kernel.frames import split_frame
+from gpuward.isolation.kernel.frames import is_kernels, split_frame
 from gpuward.isolation.kernel.multiline import Multiline
 from gpuward.isolation.kernel.text import clean_body, clean_line, shown
 from gpuward.model.gpu import PciAddress
@@ -27,17 +28,18 @@ NEEDLES: tuple[bytes, ...] = (
 )
 """A line of a file without any of these is nothing of ours. Each costs a pass over the file, so there are few."""
 
-_FIRST_BOOT = 1
 _MACHINES_KEPT = 1024
 """Machines of a central log whose boots are followed at a time."""
 _BACK_SECONDS = 1.0
 """Records of different processors may come this much out of order; a larger step back is a reboot."""
 _PSTORE = "pstore"
-_KERNEL = frozenset({None, "kernel"})
 _TRUSTED = frozenset({None, "kern"})
 _BOOT_OPENING = "Linux version "
-_QUOTED = re.compile(r"NVRM: Xid\b|nvidia-nvswitch\d*: SXid\b", re.ASCII)
-_SHORT_ADDRESS = 5
+_QUOTED = re.compile(r"NVRM:[ \t]+Xid\b|nvidia-nvswitch\d*:[ \t]+(?P<sxid>SXid\b)", re.ASCII)
+_REPEATED_OPENING = "message repeated "
+_REPEATED = re.compile(r"message repeated (?P<times>\d{1,9}) times: \[\s*(?:\[ *\d{1,10}\.\d{1,9}\]\s*)?", re.ASCII)
+"""How rsyslog writes what came several times."""
+_AS_JSON = {"hint": "use journalctl -o json"}
 _GPU_KINDS = frozenset(
     {
         RecordKind.XID,
@@ -91,8 +93,8 @@ class KernelReader:
         self._fixed = context.boot is not None
         self._moment = NEVER
         self._machine: str | None = None
-        self._at = _Boot(name=context.boot or f"b{_FIRST_BOOT}", boot_time=context.boot_time, gpus=context.gpus)
-        self._machines: dict[str | None, _Boot] = {None: self._at}
+        self._at = Boot(name=context.boot or f"b{FIRST_BOOT}", boot_time=context.boot_time, gpus=context.gpus)
+        self._machines: dict[str | None, Boot] = {None: self._at}
 
     @property
     def boot(self) -> str:
@@ -135,7 +137,7 @@ class KernelReader:
         Raises ValueError when it is of another shape.
         """
         try:
-            machines = {machine: _Boot.unpack(boot) for machine, boot in packed["boots"]}
+            machines = {machine: Boot.unpack(boot) for machine, boot in packed["boots"]}
             self._moment = Moment(*packed["moment"])
             self._at = machines[packed["machine"]]
             self._machine = packed["machine"]
@@ -161,9 +163,9 @@ class KernelReader:
             self._machines[machine] = known
         self._at = known
 
-    def _first_boot(self) -> "_Boot":
+    def _first_boot(self) -> Boot:
         context = self._context
-        return _Boot(name=context.boot or f"b{_FIRST_BOOT}", boot_time=context.boot_time, gpus=context.gpus)
+        return Boot(name=context.boot or f"b{FIRST_BOOT}", boot_time=context.boot_time, gpus=context.gpus)
 
     def _follow(self, frame: Frame) -> Moment:
         """Return the line's time, after following what the frame tells of boot and clock."""
@@ -199,18 +201,18 @@ class KernelReader:
                 newest = None
             if newest is None or uptime > newest:
                 at.newest_uptime = uptime
-        if frame.body.startswith(_BOOT_OPENING) and at.seen and frame.facility in _TRUSTED:
+        if frame.body.startswith(_BOOT_OPENING) and at.seen and frame.facility in _TRUSTED and is_kernels(frame):
             self._next_boot().newest_uptime = uptime
 
-    def _next_boot(self) -> "_Boot":
+    def _next_boot(self) -> Boot:
         number = self._at.number + 1
         at = self._begin_boot(f"b{number}")
         at.number = number
         return at
 
-    def _begin_boot(self, boot: str) -> "_Boot":
+    def _begin_boot(self, boot: str) -> Boot:
         """Begin a boot of the same machine: what the one before taught is forgotten."""
-        at = _Boot(name=boot, boot_time=None, gpus=self._context.gpus)
+        at = Boot(name=boot, boot_time=None, gpus=self._context.gpus)
         at.number = self._at.number
         for machine, known in self._machines.items():
             if known is self._at:
@@ -221,11 +223,11 @@ class KernelReader:
     def _recognise(self, line: int, frame: Frame) -> Finding | None:
         cut, self._at.cut = self._at.cut, None
         body = frame.body
-        found = self._read_kernel(line, frame) if frame.program in _KERNEL else None
+        found = self._read_kernel(line, frame) if is_kernels(frame) else None
         if found is not None:
             return found
-        if "Xid" in body and _QUOTED.search(body):
-            return Finding(RecordKind.XID_QUOTED)
+        if "Xid" in body and (quoted := _QUOTED.search(body)):
+            return _malformed(quoted) if frame.name == journal.PART else Finding(RecordKind.XID_QUOTED)
         if cut is not None and cut[0] == line - 1 and frame.name == "none" and body:
             return Finding(RecordKind.CONTINUATION, details={"of": cut[0], "rest": shown(body.strip())})
         return None
@@ -233,24 +235,44 @@ class KernelReader:
     def _read_kernel(self, line: int, frame: Frame) -> Finding | None:
         body = frame.body
         if body.startswith(nvrm.OPENING):
-            return self._read_driver(line, clean_body(frame))
+            return self._read_driver(line, frame)
         if body.startswith(sxid.OPENING):
             return sxid.read_nvswitch(clean_body(frame)) or read_aer(body)
         if body.startswith(_BOOT_OPENING):
             return Finding(RecordKind.BOOT)
+        if body.startswith(_REPEATED_OPENING):
+            return self._read_repeated(line, frame)
         return read_aer(body)
 
-    def _read_driver(self, line: int, body: str) -> Finding:
+    def _read_repeated(self, line: int, frame: Frame) -> Finding | None:
+        match = _REPEATED.match(frame.body)
+        if match is None or frame.body.startswith(_REPEATED_OPENING, match.end()):
+            return None
+        inner = frame.body[match.end() :].rstrip().removesuffix("]")
+        found = self._read_kernel(line, frame._replace(body=inner))
+        return None if found is None else found._replace(details={**found.details, "repeated": int(match["times"])})
+
+    def _read_driver(self, line: int, frame: Frame) -> Finding:
+        body = clean_body(frame)
         if not body.startswith(xid.OPENING):
-            return self._at.multiline.take(line, body[len(nvrm.OPENING) :].lstrip())
+            message = body[len(nvrm.OPENING) :].lstrip()
+            if not message.startswith(xid.WORD):
+                return self._multiline(frame).take(line, message)
+            body = f"{nvrm.OPENING} {message}"
         found = xid.read_xid(body)
-        if found.kind is RecordKind.XID and xid.is_cut(body):
+        if found.kind is RecordKind.XID and frame.facility in _TRUSTED and xid.is_cut(body):
             self._at.cut = (line, found.details["message"])
         return found
+
+    def _multiline(self, frame: Frame) -> Multiline:
+        """Return the message that the line may be a part of: a user's text never joins the kernel's."""
+        return self._at.multiline if frame.facility in _TRUSTED else Multiline()
 
     def _record(self, signal: Signal, frame: Frame, moment: Moment, found: Finding, line: str) -> Record:
         pci = None if found.pci is None else self._at.known.complete(found.pci)
         details = self._learn(frame, found, pci)
+        if found.sender is not None and "bridge" in details:
+            pci = found.sender
         return Record(
             source=signal.source,
             line=signal.line,
@@ -286,92 +308,22 @@ class KernelReader:
                 self._at.gpu_uuids[pci.pci] = details["uuid"]
         if kind is RecordKind.DRIVER_LOADED and frame.facility in _TRUSTED:
             self._at.driver_version = details["driver_version"]
-        elif kind is RecordKind.AER and pci is not None and not details["of_gpu"]:
-            return {**details, "of_gpu": self._at.known.holds(pci.pci) or self._at.known.holds(details["target"])}
+        elif found.kind is RecordKind.AER and pci is not None:
+            return self._of_gpu(found, pci)
         elif "nvlink" in details and self._at.driver_version is not None:
             return {**details, "driver_version": self._at.driver_version}
         return details
 
-
-class _Boot:
-    """What the lines of one boot of one machine taught so far."""
-
-    __slots__ = (
-        "boot_time",
-        "cut",
-        "driver_version",
-        "gpu_uuids",
-        "known",
-        "multiline",
-        "name",
-        "newest_uptime",
-        "number",
-        "seen",
-    )
-
-    def __init__(self, name: str, boot_time: float | None, *, gpus: frozenset[str]) -> None:
-        self.name = name
-        self.number = _FIRST_BOOT
-        self.boot_time = boot_time
-        self.newest_uptime: float | None = None
-        self.seen = False
-        self.driver_version: str | None = None
-        self.multiline = Multiline()
-        self.cut: tuple[int, str] | None = None
-        self.known = _Addresses(gpus)
-        self.gpu_uuids: dict[str, str] = {}
-
-    def pack(self) -> dict[str, Any]:
-        """Return it as JSON values, but for a message whose rest is still to come."""
-        return {
-            "name": self.name,
-            "number": self.number,
-            "boot_time": self.boot_time,
-            "newest_uptime": self.newest_uptime,
-            "seen": self.seen,
-            "driver_version": self.driver_version,
-            "gpus": self.known.all(),
-            "gpu_uuids": self.gpu_uuids,
-        }
-
-    @classmethod
-    def unpack(cls, packed: Mapping[str, Any]) -> "_Boot":
-        """Return what was packed."""
-        boot = cls(packed["name"], packed["boot_time"], gpus=frozenset(packed["gpus"]))
-        boot.number = int(packed["number"])
-        boot.newest_uptime = packed["newest_uptime"]
-        boot.seen = bool(packed["seen"])
-        boot.driver_version = packed["driver_version"]
-        boot.gpu_uuids = dict(packed["gpu_uuids"])
-        return boot
+    def _of_gpu(self, found: Finding, pci: PciAddress) -> Mapping[str, Any]:
+        """Return the details of a PCIe error: whether it is a GPU's, and the port if that speaks of a GPU behind it."""
+        known = self._at.known
+        if found.details["of_gpu"] or known.holds(pci.pci):
+            return {**found.details, "of_gpu": True}
+        if found.sender is None or not known.holds(found.sender.pci):
+            return found.details
+        return {**found.details, "of_gpu": True, "bridge": pci.pci}
 
 
-class _Addresses:
-    """The full addresses of GPUs known in this boot, to complete those printed without a domain."""
-
-    def __init__(self, gpus: frozenset[str]) -> None:
-        self._full: set[str] = set()
-        self._by_short: dict[str, list[str]] = {}
-        for pci in gpus:
-            self._put(pci)
-
-    def add(self, pci: PciAddress) -> None:
-        if pci.certain:
-            self._put(pci.pci)
-
-    def all(self) -> list[str]:
-        return sorted(self._full)
-
-    def holds(self, pci: str | None) -> bool:
-        return pci in self._full
-
-    def complete(self, pci: PciAddress) -> PciAddress:
-        """Return the one known address that a two-part address can mean; itself when none or several can."""
-        if pci.certain:
-            return pci
-        known = self._by_short.get(pci.pci[-_SHORT_ADDRESS:], [])
-        return PciAddress(known[0], pci.function, certain=True) if len(known) == 1 else pci
-
-    def _put(self, pci: str) -> None:
-        self._full.add(pci)
-        self._by_short.setdefault(pci[-_SHORT_ADDRESS:], []).append(pci)
+def _malformed(quoted: re.Match[str]) -> Finding:
+    kind = RecordKind.XID_MALFORMED if quoted["sxid"] is None else RecordKind.SXID_MALFORMED
+    return Finding(kind, details=dict(_AS_JSON))

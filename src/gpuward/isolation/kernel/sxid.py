@@ -9,9 +9,10 @@ from gpuward.model.record import RecordKind
 
 OPENING = "nvidia-nvswitch"
 
-_DEVICE = re.compile(r"nvidia-nvswitch(?P<nvswitch>\d{1,4})?: (?P<sxid>SXid\b)?", re.ASCII)
+_DEVICE = re.compile(r"nvidia-nvswitch(?P<nvswitch>\d{1,4})?:[ \t]+(?P<sxid>SXid\b)?", re.ASCII)
 _SXID = re.compile(
-    r"nvidia-nvswitch\d*: SXid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{5,20})\): *(?P<code>\d{1,6})(?!\w) *,? *(?P<rest>.*)",
+    r"nvidia-nvswitch\d*:[ \t]+SXid[ \t]*\((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{5,20})\):"
+    r"[ \t]*(?P<code>\d{1,6})(?!\w)[ \t]*,?[ \t]*(?P<rest>.*)",
     re.ASCII | re.DOTALL,
 )
 _DATA = re.compile(r"Data\b", re.ASCII)
@@ -22,14 +23,14 @@ _SEVERITY = re.compile(
     re.ASCII,
 )
 _MESSAGE = re.compile(
-    r"(?:(?P<severity>Fatal|Non-?fatal|Correctable|Corrected)\b)?[ ,]*(?:Link (?P<link>-?\d{1,4})\b)?", re.ASCII
+    r"(?:(?P<severity>(?i:Fatal|Non-?fatal|Correctable|Corrected))\b)?[ ,]*(?:Link (?P<link>-?\d{1,4})\b)?", re.ASCII
 )
 _SEVERITIES = {
-    "Fatal": "fatal",
-    "Nonfatal": "non-fatal",
-    "Non-fatal": "non-fatal",
-    "Correctable": "correctable",
-    "Corrected": "correctable",
+    "fatal": "fatal",
+    "nonfatal": "non-fatal",
+    "non-fatal": "non-fatal",
+    "correctable": "correctable",
+    "corrected": "correctable",
 }
 
 
@@ -70,5 +71,5 @@ def _read_rest(rest: str) -> tuple[str, str | None, int | None, dict[str, Any]]:
     found = _MESSAGE.match(rest)
     if found is None:
         return "message", None, None, details
-    severity = None if found["severity"] is None else _SEVERITIES[found["severity"]]
+    severity = None if found["severity"] is None else _SEVERITIES[found["severity"].lower()]
     return "message", severity, None if found["link"] is None else int(found["link"]), details

@@ -11,10 +11,11 @@ from gpuward.model.gpu import Mig, read_pci
 from gpuward.model.record import RecordKind
 
 OPENING = "NVRM: Xid"
+WORD = "Xid"
 
 _XID = re.compile(
-    r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{5,20})(?: GPU-I:(?P<gi>\d{1,4}))?(?: GPU-CI:(?P<ci>\d{1,4}))?\):"
-    r" *(?P<code>\d{1,6})(?!\w) *,? *(?P<rest>.*)",
+    r"NVRM: Xid[ \t]*\((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{5,20})(?: GPU-I:(?P<gi>\d{1,4}))?(?: GPU-CI:(?P<ci>\d{1,4}))?\):"
+    r"[ \t]*(?P<code>\d{1,6})(?!\w)[ \t]*,?[ \t]*(?P<rest>.*)",
     re.ASCII | re.DOTALL,
 )
 _PID = re.compile(r"pid=(?:'?(?P<pid>\d{1,10})'?|'?<[^>,]{1,20}>'?) *(?:, *|$)", re.ASCII)
