@@ -1,5 +1,6 @@
 """Where FollowedFile goes on: what a cursor promises about a file that was left, cut, overwritten and renamed."""
 
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -147,6 +148,24 @@ def test_a_file_renamed_while_nobody_watched_is_read_on_and_then_the_new_one(fil
     assert log.seek(cursors(came)[1])
     assert texts(drain(log)) == ["new 1"]
     log.close()
+
+
+def test_a_file_that_was_rotated_in_between_is_told(file: Path) -> None:
+    add(file, b"one\n")
+    log = FollowedFile(str(file))
+    [cursor] = cursors(drain(log))
+    log.close()
+    file.rename(file.with_name("kern.log.2"))
+    between = file.with_name("kern.log.1")
+    add(between, b"missed\n")
+    os.utime(between, ns=(1, file.with_name("kern.log.2").stat().st_mtime_ns + 1))
+    add(file, b"two\n")
+    assert log.seek(cursor)
+    came = drain(log)
+    log.close()
+    assert texts(came) == ["two"]
+    [gap] = gaps(came)
+    assert str(between) in gap
 
 
 def test_a_renamed_file_is_found_before_there_is_a_new_one(file: Path) -> None:

@@ -45,6 +45,7 @@ class FollowedFile:
         self._rest = b""
         self._dropping = False
         self._tail = b""
+        self._between: tuple[str, ...] = ()
 
     def origin(self) -> Origin:
         """Return the name only: the lines carry what else is known."""
@@ -64,7 +65,10 @@ class FollowedFile:
             return True
         # A renamed file that may not be read is as good as gone.
         with contextlib.suppress(EdgeError):
-            return any(self._goes_on(path, place) for path in _renamed(self._path, place.inode))
+            for path in _renamed(self._path, place.inode):
+                if self._goes_on(path, place):
+                    self._between = _newer(self._path, path)
+                    return True
         return False
 
     def read(self, timeout_seconds: float) -> Sequence[Signal | Gap]:
@@ -97,6 +101,7 @@ class FollowedFile:
         self._rest = b""
         self._dropping = False
         self._tail = b""
+        self._between = ()
 
     def _step(self) -> Iterator[Signal | Gap]:
         """Read on, or find out why there is nothing: truncated, replaced, or nothing new."""
@@ -113,6 +118,9 @@ class FollowedFile:
                 yield from self._signals(chunk)
             if self._rest.strip(b"\0") or self._dropping:
                 yield Gap(source=self._path, missed=1, why="the file was replaced, and its last line had no end")
+            if self._between:
+                why = f"{', '.join(self._between)} came between and was not followed; use `gpuward scan` on it"
+                yield Gap(source=self._path, missed=None, why=why)
             self.close()
 
     def _open(self, path: str) -> bool:
@@ -227,6 +235,20 @@ def _renamed(path: str, inode: int) -> Iterator[str]:
                 status = entry.stat(follow_symlinks=False)
                 if status.st_ino == inode and stat.S_ISREG(status.st_mode):
                     yield entry.path
+
+
+def _newer(path: str, old: str) -> tuple[str, ...]:
+    """Return the files that were rotated away from `path` after `old` was, by the time of their last line."""
+    folder, name = os.path.split(os.path.realpath(path))
+    newer: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        last = os.stat(old).st_mtime_ns  # noqa: PTH116 - as above
+        for entry in heapq.nsmallest(_MOST_ENTRIES, entries, key=lambda one: not one.name.startswith(name)):
+            with contextlib.suppress(OSError):  # gone since
+                rotated = entry.name.startswith(f"{name}.") or entry.name.startswith(f"{name}-")
+                if rotated and entry.is_file() and entry.path != old and entry.stat().st_mtime_ns > last:
+                    newer.append(entry.path)
+    return tuple(sorted(newer))
 
 
 def _trouble(path: str, error: OSError) -> EdgeError:

@@ -19,7 +19,8 @@ class Signal:
     """One line as it came, framed (kmsg, syslog, journal json, ...) and not yet read.
 
     `line` counts from 1 within `source` (for /dev/kmsg it is the sequence number). `cursor` names the record so that a
-    replay is known as one: `k<seq>`, `j<journal cursor>`, `f<byte offset>` (followed: `f<dev>-<inode>-<offset>-<fingerprint>`).
+    replay is known as one: `k<seq>`, `j<journal cursor>`, `f<byte offset>`; of a followed file
+    `f<dev>-<inode>-<offset>-<fingerprint>`.
     """
 
     source: str
