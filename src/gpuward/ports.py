@@ -157,8 +157,8 @@ class Driver(Protocol):
     def describe(self, pci: str, deadline_seconds: float) -> str:
         """Return everything that the tool tells of one GPU, as it prints it; kept as evidence."""
 
-    def set_persistence(self, pci: str, *, on: bool, deadline_seconds: float) -> None:
-        """Turn persistence mode on or off."""
+    def set_persistence(self, pci: str, *, on: bool, deadline_seconds: float, look: bool = True) -> None:
+        """Turn persistence mode on or off, and see that it is so; with `look` off only where it is refused."""
 
     def set_drained(self, pci: str, *, on: bool, deadline_seconds: float) -> None:
         """Keep new work off a GPU, or let it on again; what is so already is success."""

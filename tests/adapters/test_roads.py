@@ -58,9 +58,9 @@ class Lane:
         """Return the address and the deadline."""
         return f"{pci} {deadline_seconds:g}"
 
-    def set_persistence(self, pci: str, *, on: bool, deadline_seconds: float) -> None:
+    def set_persistence(self, pci: str, *, on: bool, deadline_seconds: float, look: bool = True) -> None:
         """Note it."""
-        self.did.append(f"persistence {pci} {on} {deadline_seconds:g}")
+        self.did.append(f"persistence {pci} {on} {deadline_seconds:g}{'' if look else ' unseen'}")
 
     def set_drained(self, pci: str, *, on: bool, deadline_seconds: float) -> None:
         """Note it."""

@@ -106,10 +106,10 @@ def test_a_drain_is_asked_for_and_looked_at(tool: Tool) -> None:
 
 
 @pytest.mark.parametrize(("state", "on"), [("draining", True), ("not draining", False)])
-def test_what_is_so_already_is_not_done_again(tool: Tool, state: str, on: bool) -> None:  # noqa: FBT001 - a parameter
+def test_what_is_so_already_is_success(tool: Tool, state: str, on: bool) -> None:  # noqa: FBT001 - a parameter
     tool.set(drained=state)
     tool.driver().set_drained(PCI, on=on, deadline_seconds=SOON)
-    assert tool.calls() == ["drain -p 0000:3F:00.0 -q"]
+    assert tool.calls() == [f"drain -p 0000:3F:00.0 -m {int(on)}", "drain -p 0000:3F:00.0 -q"]
 
 
 def test_a_drain_that_is_refused_carries_the_tools_words(tool: Tool) -> None:
@@ -141,6 +141,11 @@ def test_persistence_mode_is_set_and_read_back(tool: Tool) -> None:
     assert driver.read(SOON).gpus[0].persistence is True
     driver.set_persistence(PCI, on=False, deadline_seconds=SOON)
     assert driver.read(SOON).gpus[0].persistence is False
+
+
+def test_persistence_mode_is_not_read_back_where_a_drain_follows(tool: Tool) -> None:
+    tool.driver().set_persistence(PCI, on=False, deadline_seconds=SOON, look=False)
+    assert tool.calls() == ["-i 0000:3F:00.0 -pm 0"]
 
 
 def test_persistence_mode_that_only_says_that_it_changed_is_refused(tool: Tool) -> None:

@@ -59,9 +59,9 @@ class PretendDriver:
         self._note("describe")
         return f"GPU {pci}\n"
 
-    def set_persistence(self, pci: str, *, on: bool, deadline_seconds: float) -> None:
+    def set_persistence(self, pci: str, *, on: bool, deadline_seconds: float, look: bool = True) -> None:
         """Turn persistence mode on or off."""
-        del deadline_seconds
+        del deadline_seconds, look
         self._note(f"persistence {'on' if on else 'off'}")
         self.gpus[pci] = replace(self.gpus[pci], persistence=on)
 

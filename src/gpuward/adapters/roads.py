@@ -58,9 +58,9 @@ class Roads:
         """Return what nvidia-smi tells of one GPU."""
         return self._smi.describe(pci, deadline_seconds)
 
-    def set_persistence(self, pci: str, *, on: bool, deadline_seconds: float) -> None:
+    def set_persistence(self, pci: str, *, on: bool, deadline_seconds: float, look: bool = True) -> None:
         """Turn persistence mode on or off by nvidia-smi."""
-        self._smi.set_persistence(pci, on=on, deadline_seconds=deadline_seconds)
+        self._smi.set_persistence(pci, on=on, deadline_seconds=deadline_seconds, look=look)
 
     def set_drained(self, pci: str, *, on: bool, deadline_seconds: float) -> None:
         """Drain or undrain by nvidia-smi."""

@@ -71,10 +71,12 @@ class Smi:
         said = self._run("-q", "-i", _spelled(pci), deadline=within(deadline_seconds))
         return said.out
 
-    def set_persistence(self, pci: str, *, on: bool, deadline_seconds: float) -> None:
-        """Turn persistence mode on or off, and read it back."""
+    def set_persistence(self, pci: str, *, on: bool, deadline_seconds: float, look: bool = True) -> None:
+        """Turn persistence mode on or off, and read it back; not with `look` off, when what follows will show it."""
         deadline = within(deadline_seconds)
         refusal = self._attempt("-i", _spelled(pci), "-pm", "1" if on else "0", deadline=deadline)
+        if not look and refusal is None:
+            return
         if self._one(pci, deadline).persistence is not on:
             raise refusal or Refused(
                 f"{self._program.name} says that it turned persistence mode {'on' if on else 'off'} for GPU {pci}, "
@@ -82,13 +84,11 @@ class Smi:
             )
 
     def set_drained(self, pci: str, *, on: bool, deadline_seconds: float) -> None:
-        """Drain the GPU or let it on again, unless it is so already, and ask whether it is so.
+        """Drain the GPU or let it on again, and ask whether it is so: it may have been so already.
 
         The driver refuses to drain while persistence mode is on.
         """
         deadline = within(deadline_seconds)
-        if self._is_drained(pci, deadline) is on:
-            return
         refusal = self._attempt("drain", "-p", _spelled(pci), "-m", "1" if on else "0", deadline=deadline)
         if self._is_drained(pci, deadline) is not on:
             raise refusal or Refused(

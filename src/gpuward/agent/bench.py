@@ -129,7 +129,8 @@ def _drain_now(job: Job, tools: Tools) -> None:
     if job.gpu.persistence is not False:
         # A lost GPU may not answer for its persistence mode, and may be drained all the same.
         with contextlib.suppress(*((EdgeError,) if job.lost else ())):
-            tools.driver.set_persistence(job.gpu.pci, on=False, deadline_seconds=DRAIN_SECONDS)
+            # Not looked at: with persistence mode on the drain is refused.
+            tools.driver.set_persistence(job.gpu.pci, on=False, deadline_seconds=DRAIN_SECONDS, look=False)
     tools.driver.set_drained(job.gpu.pci, on=True, deadline_seconds=DRAIN_SECONDS)
 
 
