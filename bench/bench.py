@@ -10,14 +10,18 @@ import random
 import re
 import resource
 import select
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from agent_rows import agent_rows
+from ring import DEVICE, kmsg_writer, why_no_kmsg
 
 LINES = 2_000_000
 ROUNDS = 5
@@ -52,7 +56,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md too")
     parser.add_argument("--lines", type=int, default=LINES, help=f"lines of the generated log (default: {LINES})")
     asked = parser.parse_args()
-    rows = [*scan_rows(asked.lines), *kmsg_rows()]
+    rows = [*scan_rows(asked.lines), *kmsg_rows(), *agent_rows()]
     table = ["| what | measured | target |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
     sys.stdout.write("\n".join(table) + "\n")
     if asked.write:
@@ -122,7 +126,7 @@ def cost_of(words: Sequence[str], **environment: str) -> Cost:
 
 def kmsg_rows() -> Iterator[tuple[str, str, str]]:
     """Write Xid lines to the real kernel log and time their verdicts; nothing where that is not allowed or not safe."""
-    why_not = _why_no_kmsg()
+    why_not = why_no_kmsg()
     if why_not:
         sys.stderr.write(f"kernel line -> verdict is not measured: {why_not}\n")
         return
@@ -136,43 +140,31 @@ def kmsg_rows() -> Iterator[tuple[str, str, str]]:
     )
 
 
-def _why_no_kmsg() -> str | None:
-    if os.geteuid() != 0:
-        return "only root may write to /dev/kmsg"
-    if Path("/proc/driver/nvidia").exists():
-        return "an NVIDIA driver is loaded here, and other agents would act on the lines"
-    return None
-
-
 def _kmsg_delays() -> Iterator[float]:
-    limit = Path("/proc/sys/kernel/printk_devkmsg")
-    before = limit.read_text(encoding="ascii").strip()
-    limit.write_text("on\n", encoding="ascii")
-    words = [sys.executable, "-m", "gpuward", "watch", "--kernel-log", "/dev/kmsg", "--accept-user-records", "--json"]
-    try:
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as watch:  # noqa: S603  our own
-            yield from _timed(watch)
-            watch.terminate()
-    finally:
-        limit.write_text(f"{before}\n", encoding="ascii")
+    words = [sys.executable, "-m", "gpuward", "watch", "--kernel-log", DEVICE, "--accept-user-records", "--json"]
+    with (
+        kmsg_writer() as write,
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as watch,  # noqa: S603  our own
+    ):
+        yield from _timed(watch, write)
+        watch.terminate()
 
 
-def _timed(watch: "subprocess.Popen[bytes]") -> Iterator[float]:
+def _timed(watch: "subprocess.Popen[bytes]", write: Callable[[str], None]) -> Iterator[float]:
     if watch.stdout is None:
         return
     out = watch.stdout.fileno()
     chance = random.Random(os.getpid())  # noqa: S311  a token, not a secret
     domain = chance.randrange(0x1000, 0xFFFF)
-    with Path("/dev/kmsg").open("wb", buffering=0) as kmsg:
-        for n in range(KMSG_LINES + 1):
-            pci = f"{domain:04x}:{n // 32:02x}:{n % 32:02x}"
-            began = time.monotonic()
-            kmsg.write(f"<3>NVRM: Xid (PCI:{pci}): 79, GPU has fallen off the bus.\n".encode())
-            found = _wait_for(out, pci.encode(), began + 10)
-            if found is None:
-                raise SystemExit("the watch did not tell a line within 10 s")
-            if n:  # The first line also waits for the watch to start.
-                yield found - began
+    for n in range(KMSG_LINES + 1):
+        pci = f"{domain:04x}:{n // 32:02x}:{n % 32:02x}"
+        began = time.monotonic()
+        write(f"NVRM: Xid (PCI:{pci}): 79, GPU has fallen off the bus.")
+        found = _wait_for(out, pci.encode(), began + 10)
+        if found is None:
+            raise SystemExit("the watch did not tell a line within 10 s")
+        if n:  # The first line also waits for the watch to start.
+            yield found - began
 
 
 def _wait_for(out: int, word: bytes, deadline: float) -> float | None:
@@ -190,7 +182,8 @@ def _heading() -> list[str]:
         "# Numbers",
         "",
         "Written by `.venv/bin/python bench/bench.py --write`; `make bench` prints. Numbers depend on the machine;",
-        "the ratios were taken in one run, the two programs in turns, the median of five.",
+        "the ratios were taken in one run, the two programs in turns, the median of five. An agent works on pretend",
+        "servers, whose nvidia-smi is a Python program; evidence is from its call of `nvidia-smi -q` to the next call.",
         "",
         f"Python {platform.python_version()}, {os.cpu_count()} cores, Linux {platform.release().split('-')[0]}.",
         "",
@@ -198,5 +191,6 @@ def _heading() -> list[str]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))  # an agent that is left alone would go on
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.exit(main())

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ KEYS = [
     "fault", "known", "title", "level", "class", "action", "because", "profiles", "facts", "decoded", "details",
     "rules", "line",
 ]  # fmt: skip
+RULING_KEYS = ["rule", "enabled", "effect", "say", "action", "otherwise", "adds", "source", "row"]
 HARMFUL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-@pytest.mark.parametrize("what", ["79", "xid:79", "XID:79", "xid 79", "Xid: 79", " 79 "])
+@pytest.mark.parametrize("what", ["79", "xid:79", "XID:79", "xid 79", "Xid: 79", " 79 ", "Xid79", "xid79"])
 def test_a_code_may_be_written_in_several_ways(capsys: pytest.CaptureFixture[str], what: str) -> None:
     answer = ask(capsys, "explain", "--json", what)
     meaning = answer.object()
@@ -29,7 +31,7 @@ def test_a_code_may_be_written_in_several_ways(capsys: pytest.CaptureFixture[str
     assert meaning["line"] is None
 
 
-@pytest.mark.parametrize("what", ["12028", "sxid:12028", "SXid: 12028"])
+@pytest.mark.parametrize("what", ["12028", "sxid:12028", "SXid: 12028", "SXid12028", "sxid12028"])
 def test_a_code_of_five_digits_is_an_sxid(capsys: pytest.CaptureFixture[str], what: str) -> None:
     assert ask(capsys, "explain", "--json", what).object()["fault"] == "sxid:12028"
 
@@ -60,14 +62,14 @@ def test_a_code_that_the_book_does_not_have_is_exit_code_1_and_says_so(
 def test_what_is_none_of_ours_is_exit_code_1_with_a_remedy(capsys: pytest.CaptureFixture[str], what: str) -> None:
     answer = ask(capsys, "explain", "--", what)
     assert (answer.code, answer.out.strip()) == (1, "")
-    assert "is no code, fault kind or NVIDIA kernel line; `gpuward explain --list`" in answer.err
+    assert "is no code, fault kind, rule or NVIDIA kernel line; `gpuward explain --list`" in answer.err
     assert len(answer.err) < 400
 
 
 def test_nothing_to_explain_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     answer = ask(capsys, "explain")
     assert answer.code == 2
-    assert answer.err == "gpuward explain: say what: a code, a fault kind, a log line in quotes, or --list\n"
+    assert answer.err == "gpuward explain: say what: a code, a fault kind, a rule, a log line in quotes, or --list\n"
 
 
 @pytest.mark.parametrize(
@@ -152,6 +154,56 @@ def test_rules_are_told_as_the_settings_make_them(capsys: pytest.CaptureFixture[
     told = {rule["id"]: rule["say"] for rule in rules}
     assert "R-two-part" not in told
     assert "came 9 times" in told["R31-same-gpu"]
+
+
+def test_every_rule_is_explained_with_its_words_source_and_row(capsys: pytest.CaptureFixture[str]) -> None:
+    rules = load_rules()
+    rows = {row.id: row.source for row in rules.identities} | {row.id: row.source for row in rules.rules}
+    for name, source in rows.items():
+        told = ask(capsys, "explain", "--json", name)
+        ruling = told.object()
+        assert (told.code, list(ruling)) == (0, RULING_KEYS)
+        assert (ruling["rule"], ruling["enabled"], ruling["source"]) == (name, True, source)
+        [[text]] = tomllib.loads(ruling["row"]).values()
+        assert (text["id"], text["source"]) == (name, source)
+        assert ruling["say"]
+        assert not re.search(r"[{}]", json.dumps({**ruling, "row": ""})[1:-1])
+        answer = ask(capsys, "explain", name)
+        assert answer.out.startswith(f"rule {name}\n")
+        assert ruling["say"] in answer.out
+        assert source in answer.out
+
+
+def test_the_keys_of_an_explanation_are_those_of_the_page() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "json.md").read_text("utf-8")
+    part = page.partition("\n## An explanation (`explain --json`)\n")[2]
+    assert f"`{' '.join(KEYS)}`" in part
+    cells = [line.split("|")[1] for line in part.splitlines() if line.startswith("| `")]
+    assert [key for cell in cells for key in re.findall(r"`([^`]+)`", cell)] == RULING_KEYS
+
+
+def test_a_rule_may_be_named_in_any_case(capsys: pytest.CaptureFixture[str]) -> None:
+    ruling = ask(capsys, "explain", "--json", " r-ORIGIN ").object()
+    assert ruling["rule"] == "R-origin"
+    assert ruling["say"].endswith("only the kernel's own records act.")
+
+
+def test_a_rule_is_told_as_the_settings_make_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "gpuward.toml"
+    config.write_text(
+        'rules.R-two-part.enabled = false\nrules."R31-same-gpu".count = 9\nrules.I-all.gap_seconds = 7200\n', "utf-8"
+    )
+    off = ask(capsys, "explain", "--json", "R-two-part", "--config", config).object()
+    assert off["enabled"] is False
+    assert "nothing: the settings turn it off" in ask(capsys, "explain", "R-two-part", "--config", config).out
+    assert "came 9 times" in ask(capsys, "explain", "--json", "R31-same-gpu", "--config", config).object()["say"]
+    assert "further apart than 2 h" in ask(capsys, "explain", "I-all", "--config", config).out
+
+
+def test_a_rule_that_the_table_does_not_have_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = ask(capsys, "explain", "R-nope")
+    assert (answer.code, answer.out) == (1, "")
+    assert "'R-nope' is no code, fault kind, rule or NVIDIA kernel line" in answer.err
 
 
 def test_a_level_that_only_a_line_can_tell_is_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:

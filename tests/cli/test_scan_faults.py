@@ -1,5 +1,7 @@
 """What `gpuward scan` shows of good logs: table, JSON, filters, exit codes. Bad input is tried elsewhere."""
 
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -203,6 +205,69 @@ def test_level_shows_this_level_and_worse(
     assert codes(scan(capsys, tmp_path, lines, "--json", "--all", "--level", level)) == wanted
 
 
+def test_logs_without_a_time_come_after_those_with_one_in_the_order_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    older = written(tmp_path, [LOST, RESTART], "kern.log.1")
+    newer = written(tmp_path, [MMU], "kern.log")
+    bare = "NVRM: Xid (PCI:0000:3b:00): 48, DBE"
+    timeless = [written(tmp_path, [f"[   10.000000] {bare}"], "dmesg.txt"), written(tmp_path, [bare], "copied.txt")]
+    logs = [timeless[0], newer, timeless[1], older]
+    rows = ask(capsys, "scan", "--lines", "--json", *logs).objects()
+    assert [(row["code"], row["text"][:1]) for row in rows] == [(79, "2"), (43, "2"), (31, "2"), (48, "["), (48, "N")]
+
+
+def test_control_characters_of_the_node_do_not_reach_the_terminal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    bare = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
+    for words in ([], ["--json"]):
+        answer = scan(capsys, tmp_path, [bare], "--node", "fl\x1b[31mint\x07", *words)
+        assert "fl?[31mint?" in answer.out
+        assert not re.search(r"[\x00-\x09\x0b-\x1f]", answer.out)
+
+
+def test_lines_that_quote_an_xid_are_told_with_how_to_see_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    quote = MMU.replace("kernel: [21000.0]", "checker[7]: saw")
+    told = "2 lines name an Xid but were not written by the kernel (another program quoted it); they are not counted as"
+    answer = scan(capsys, tmp_path, [quote, quote])
+    assert f"{told} faults. See them with --lines\n" in answer.err
+    assert "No fault to show." in answer.out
+    by_line = scan(capsys, tmp_path, [quote, quote], "--lines")
+    assert by_line.out.count("xid_quoted") == 2
+    assert f"{told} faults\n" in by_line.err
+    assert "1 line names an Xid but was not written by the kernel" in scan(capsys, tmp_path, [quote]).err
+
+
+@pytest.mark.parametrize("make", ["folder", "pipe", "device", "large"])
+def test_settings_that_are_no_settings_file_are_wrong_usage_at_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, make: str
+) -> None:
+    config = tmp_path / "gpuward.toml"
+    match make:
+        case "folder":
+            config.mkdir()
+        case "pipe":
+            os.mkfifo(config)
+        case "device":
+            config.symlink_to("/dev/zero")
+        case "large":
+            config.write_bytes(b"#" * (1024 * 1024 + 1))
+    answer = scan(capsys, tmp_path, [LOST], "--config", str(config))
+    why = "larger than 1 MiB, so it is no settings file; name another" if make == "large" else "no regular file; name"
+    assert (answer.code, answer.out) == (2, "")
+    assert f"gpuward scan: --config: {config} is {why}" in answer.err
+
+
+def test_settings_of_exactly_the_largest_size_are_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "gpuward.toml"
+    text = b'levels."xid:79" = "P2"\n'
+    config.write_bytes(text + b"#" * (1024 * 1024 - len(text)))
+    assert scan(capsys, tmp_path, [LOST], "--json", "--config", str(config)).object()["level"] == "P2"
+
+
 def test_node_names_only_what_names_no_machine_itself(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     bare = "[  100.000000] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
     assert scan(capsys, tmp_path, [bare], "--json", "--node", "flint").object()["node"] == "flint"
@@ -254,8 +319,34 @@ def test_what_is_piped_has_no_colours(capsys: pytest.CaptureFixture[str], tmp_pa
 def test_faults_beyond_the_most_listed_are_counted_and_still_decide_the_exit_code(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpuward.cli.scan.LISTED_MOST", 1)
-    answer = scan(capsys, tmp_path, [RESTART, MMU, LOST], "--json")
-    assert len(answer.objects()) == 1
-    assert "2 further faults are not listed" in answer.err
+    monkeypatch.setattr("gpuward.cli.scan.LISTED_MOST", 2)
+    lines = [RESTART.replace("0000:af:00", f"0000:a{number}:00") for number in range(4)]
+    answer = scan(capsys, tmp_path, [*lines, LOST], "--json")
+    assert sorted(codes(answer)) == [43, 79]
+    assert answer.err.splitlines()[0] == (
+        "gpuward: 3 further faults are not listed (3 P2; every P0 and P1 is); narrow the time or the level"
+    )
     assert answer.code == 1
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4])
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_worst_faults_are_listed_and_a_p0_or_p1_always_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, *, turned: bool
+) -> None:
+    monkeypatch.setattr("gpuward.cli.scan.LISTED_MOST", most)
+    lines = [INJECTED, RESTART, MMU, LOST]
+    places = [f"{day:02d}T03:00:00" for day in (range(4, 0, -1) if turned else range(1, 5))]
+    dated = sorted(re.sub(r"(?<=-11-)..T..:..:..", place, line) for place, line in zip(places, lines, strict=True))
+    answer = scan(capsys, tmp_path, dated, "--json", "--all")
+    kept = {1: {79, 31}, 2: {79, 31}, 3: {79, 31, 43}, 4: {79, 31, 43, 14}}[most]
+    assert set(codes(answer)) == kept
+    left_out = {2: "1 P2, 1 ignore", 3: "1 ignore"}.get(len(kept))
+    assert (f"not listed ({left_out};" in answer.err) is (left_out is not None)
+
+
+def test_the_table_ends_with_the_number_of_faults_of_each_level(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert scan(capsys, tmp_path, [LOST, MMU, RESTART, SWITCH]).out.splitlines()[-1] == "4 faults: 1 P0, 1 P1, 2 P2"
+    assert scan(capsys, tmp_path, [LOST]).out.splitlines()[-1] == "1 fault: 1 P0"

@@ -3,10 +3,12 @@
 import contextlib
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -38,10 +40,12 @@ def shell(script: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def in_terminal(*words: str | Path) -> tuple[int, str, str]:
+def in_terminal(*words: str | Path, columns: int = 80) -> tuple[int, str, str]:
     """Return exit code, standard output and standard error of the command, each written to a terminal of its own."""
     texts: list[str] = []
     ends = [pty.openpty(), pty.openpty()]
+    for _, far in ends:
+        termios.tcsetwinsize(far, (24, columns))
     with subprocess.Popen(
         [*COMMAND, *words],
         stdin=subprocess.DEVNULL,
@@ -73,6 +77,49 @@ def test_a_terminal_gets_colours_and_a_pipe_none(log: Path) -> None:
     assert "\x1b[1;31mP0" in out
     assert "1 lines read" in err
     assert "\x1b" not in ask_process("scan", log).out
+
+
+def plain(text: str) -> list[str]:
+    """Return the lines of what a terminal got, without its colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+
+
+@pytest.mark.parametrize("columns", [32, 60, 80, 131])
+def test_on_a_narrow_terminal_a_fault_is_a_block_of_wrapped_lines(log: Path, columns: int) -> None:
+    _, out, _ = in_terminal("scan", "--timezone", "UTC", log, columns=columns)
+    heading, *lines, empty, summary = plain(out)
+    assert heading == "GPU 0000:3b:00 on ember"
+    assert (empty, summary) == ("", "1 fault: 1 P0")
+    assert max(map(len, lines)) <= columns
+    assert all(line[:8] in {"P0      ", " " * 8} and line == line.rstrip() for line in lines)
+    told = " ".join(" ".join(line[8:] for line in lines).split())
+    assert told.startswith("2026-11-20 03:12:07 GPU 0000:3b:00 Xid 79: GPU no longer reachable over PCIe (off the bus)")
+    assert " hardware, 1 line do: Take the GPU out of service now" in told
+    assert " why: Xid 79 is graded P0" in told
+    assert "\x1b[1;31mP0" in out
+
+
+def test_on_a_wide_terminal_faults_are_a_table(log: Path) -> None:
+    out = plain(in_terminal("scan", log, columns=132)[1])
+    assert "FIRST" in out[2]
+    assert max(map(len, out)) <= 132
+
+
+@pytest.mark.parametrize(("columns", "is_table"), [(None, True), ("80", False), ("132", True), ("wide", True)])
+def test_what_is_piped_is_a_table_unless_columns_says_that_it_is_narrow(
+    log: Path, columns: str | None, *, is_table: bool
+) -> None:
+    said = {} if columns is None else {"COLUMNS": columns}
+    done = subprocess.run(
+        [*COMMAND, "scan", log],
+        capture_output=True,
+        text=True,
+        env=environment() | said | {"FORCE_COLOR": "1"},
+        timeout=60,
+        check=False,
+    )
+    assert ("FIRST" in done.stdout) is is_table
+    assert "\x1b" not in done.stdout
 
 
 def test_progress_is_drawn_on_a_terminal_and_taken_away_again(tmp_path: Path) -> None:

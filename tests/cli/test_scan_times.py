@@ -80,6 +80,36 @@ def test_an_uptime_becomes_a_time_with_the_boot_time(capsys: pytest.CaptureFixtu
     assert in_zone == told
 
 
+def test_uptimes_without_a_boot_time_are_noted_once_with_the_remedy(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    logs = [written(tmp_path, [f"[  {at}.250000] {BODY}" for at in (100, 101)], name) for name in ("a.log", "b.log")]
+    noted = (
+        f"gpuward: note: {logs[0]}: times are seconds since boot (4 lines); "
+        "give --boot-time TIME (auto: this machine's) to get the wall clock\n"
+    )
+    for words in ([], ["--json"], ["--lines"]):
+        answer = ask(capsys, "scan", *words, *logs)
+        assert noted in answer.err
+        assert answer.err.count("since boot") == 1
+        assert "since boot" not in ask(capsys, "scan", *words, "--boot-time", "2026-11-01T00:00:00Z", *logs).err
+
+
+def test_uptimes_of_a_boot_that_the_boot_time_is_not_about_are_noted_as_such(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lines = [f"[  100.000000] {BODY}", "[    0.000000] Linux version 6.8.0 (b@forge)", f"[   50.000000] {BODY}"]
+    err = scan(capsys, tmp_path, lines, "--boot-time", "2026-11-01T00:00:00Z").err
+    assert "of a later boot than the one --boot-time is about; scan each boot by itself" in err
+
+
+@pytest.mark.parametrize("line", [BODY, f"2026-01-20T12:00:00+02:00 ember kernel: [  100.000000] {BODY}"])
+def test_no_note_is_made_of_lines_with_a_wall_clock_or_no_clock(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, line: str
+) -> None:
+    assert "since boot" not in scan(capsys, tmp_path, [line]).err
+
+
 def test_the_boot_time_auto_is_this_machines(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
     told = time_of(capsys, tmp_path, f"[    0.000000] {BODY}", "--boot-time", "auto")

@@ -100,7 +100,7 @@ def test_a_signal_ends_it_with_0_no_traceback_and_its_place_saved(
         assert running.stop(number) == 0
         assert time.monotonic() - began < 3
     assert len(running.complaints) == 1
-    assert [file.name for file in (tmp_path / "state").iterdir()] == ["watch.json"]
+    assert {file.name for file in (tmp_path / "state").iterdir()} == {"agent.lock", "watch.json"}
 
 
 def test_a_corrupt_state_is_said_and_the_log_is_read_anew(log: Path, tmp_path: Path) -> None:
@@ -123,8 +123,10 @@ def test_a_corrupt_state_is_said_and_the_log_is_read_anew(log: Path, tmp_path: P
     assert len(third.complaints) == 1
 
 
-def test_a_state_folder_that_cannot_be_written_is_a_sentence_and_the_watch_goes_on(log: Path) -> None:
-    with watching("--kernel-log", log, "--state-dir", log / "state") as running:
+def test_a_state_that_cannot_be_written_is_a_sentence_and_the_watch_goes_on(log: Path) -> None:
+    state = log.parent / "state"
+    (state / "watch.json").mkdir(parents=True)
+    with watching("--kernel-log", log, "--state-dir", state) as running:
         write(log, LOST)
         running.wait_for(lambda line: "Xid 79" in line)
         write(log, xid_text(31, "MMU Fault", pci="0000:0a:00"))
@@ -132,7 +134,8 @@ def test_a_state_folder_that_cannot_be_written_is_a_sentence_and_the_watch_goes_
         assert running.stop() == 0
     saving = [line for line in running.complaints if "could not be saved" in line]
     assert len(saving) == 1
-    assert f"cannot write {log / 'state' / 'watch.json'}" in saving[0]
+    assert f"cannot write {state / 'watch.json'}" in saving[0]
+    assert "--state-dir" in saving[0]
     assert not any("Traceback" in line for line in running.complaints)
 
 

@@ -26,7 +26,7 @@ class FolderLock:
         except OSError as error:
             other = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
             os.close(handle)
-            whose = f"another agent (pid {other or 'unknown'}) uses {self._path.parent}"
+            whose = f"another agent or watch (pid {other or 'unknown'}) uses {self._path.parent}"
             raise Refused(f"{whose}; stop it, or give another --state-dir") from error
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)

@@ -32,6 +32,8 @@ class Board:
     driver_version: str | None
     gpus: tuple[Seen, ...]
     cases: tuple[Case, ...]
+    driver_trouble: str = ""
+    """That the driver's tools do not answer, in a sentence; empty while they do."""
 
     def case_of(self, name: str) -> Case | None:
         """Return the newest case with this id, or of the GPU with this address, UUID or number."""
@@ -54,6 +56,7 @@ def board_object(board: Board) -> dict[str, Any]:
         "node": board.node,
         "road": board.road,
         "driver_version": board.driver_version,
+        "driver_trouble": board.driver_trouble or None,
         "gpus": [gpu_object(board, index, seen) for index, seen in enumerate(board.gpus)],
         "cases_open": sum(case.state not in ENDED for case in board.cases),
     }

@@ -1,5 +1,6 @@
 """One pass over finished logs: lines in, records or closed faults out, in bounded memory; the scan command's loop."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -25,7 +26,9 @@ Open = Callable[[LogFile], KernelReader]
 class Pass:
     """What a pass over logs saw so far. `failures` are inputs that could not be read to their end.
 
-    `notes` are the first of what was passed over or looks wrong, `unsaid` counts the others.
+    `notes` are the first of what was passed over or looks wrong, `unsaid` counts the others. `uptime_only` are the
+    lines whose only time is the uptime, the first of them in the log `uptime_only_in`. `by_line` is set by who shows
+    every line anyway.
     """
 
     now: float
@@ -35,6 +38,9 @@ class Pass:
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     unsaid: int = 0
+    uptime_only: int = 0
+    uptime_only_in: str = ""
+    by_line: bool = False
 
     def note(self, sentence: str) -> None:
         """Keep a note for the person who reads the result."""
@@ -63,15 +69,16 @@ def faults(seen: Pass, logs: Iterable[LogFile], reader_of: Open, *, merger: Merg
 def in_time_order(logs: Sequence[LogFile], reader_of: Open) -> list[LogFile]:
     """Return the logs oldest first by the first time each carries, as rotated logs come in any order.
 
-    Where one carries none, or cannot be read twice, the order given stands.
+    Those that carry none, or cannot be read twice, come after them in the order given.
     """
     if len(logs) < 2:  # noqa: PLR2004  one log has one order
         return list(logs)
     starts = [_first_time(log, reader_of(log)) for log in logs]
-    times = [start for start in starts if start is not None]
-    if len(times) < len(logs):
-        return list(logs)
-    return [log for _, log in sorted(zip(times, logs, strict=True), key=lambda pair: pair[0])]
+    return [log for _, log in sorted(zip(starts, logs, strict=True), key=lambda pair: _timeless_last(pair[0]))]
+
+
+def _timeless_last(start: float | None) -> float:
+    return math.inf if start is None else start
 
 
 def _first_time(log: LogFile, reader: KernelReader) -> float | None:
@@ -105,7 +112,9 @@ def _of_log(seen: Pass, log: LogFile, reader: KernelReader) -> Iterator[Record]:
                 seen.recognised += 1
                 quoted += kind is RecordKind.XID_QUOTED
             wall = record.moment.wall
-            if wall is not None and wall > future.limit:
+            if wall is None:
+                _count_uptime(seen, log, record)
+            else:
                 future.note(wall)
             yield record
     except EdgeError as error:
@@ -115,14 +124,26 @@ def _of_log(seen: Pass, log: LogFile, reader: KernelReader) -> Iterator[Record]:
         seen.lines = before[0] + tally.lines
         seen.unparsed += tally.skipped
         if quoted:
-            seen.note(
-                f"{log.name}: {quoted} lines in which another program quotes an Xid; they are no faults (--lines)"
-            )
+            seen.note(_of_quoted(log.name, quoted, by_line=seen.by_line))
         if future.count:
             seen.note(
                 f"{log.name}: {future.count} lines lie in the future, by up to {future.by_seconds(seen.now)} s: "
                 "check the clock of that machine, --timezone and --boot-time"
             )
+
+
+def _count_uptime(seen: Pass, log: LogFile, record: Record) -> None:
+    if record.moment.uptime is not None and record.kind not in CHATTER:
+        seen.uptime_only += 1
+        seen.uptime_only_in = seen.uptime_only_in or log.name
+
+
+def _of_quoted(name: str, lines: int, *, by_line: bool) -> str:
+    """Return what a person should know of lines that look like faults and are none."""
+    named = "1 line names an Xid but was" if lines == 1 else f"{lines} lines name an Xid but were"
+    counted = "it is not counted as a fault" if lines == 1 else "they are not counted as faults"
+    see = "" if by_line else ". See them with --lines"
+    return f"{name}: {named} not written by the kernel (another program quoted it); {counted}{see}"
 
 
 @dataclass(slots=True)
@@ -134,8 +155,9 @@ class _Future:
     latest: float = 0.0
 
     def note(self, wall: float) -> None:
-        self.count += 1
-        self.latest = max(self.latest, wall)
+        if wall > self.limit:
+            self.count += 1
+            self.latest = max(self.latest, wall)
 
     def by_seconds(self, now: float) -> int:
         return round(self.latest - now)

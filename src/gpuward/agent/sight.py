@@ -59,6 +59,9 @@ class _Obstacle:
     source: str
 
 
+_REBOOTS = frozenset({"Reboot", "System Reboot", "Node Reboot"})
+"""The words of drivers of several ages."""
+
 OBSTACLES: tuple[_Obstacle, ...] = (
     _Obstacle(
         lambda seen: seen.lost,
@@ -66,7 +69,7 @@ OBSTACLES: tuple[_Obstacle, ...] = (
         "NVIDIA Xid catalogue 2025-09-30: Xid 79, RESTART_BM; a reset cannot reach it",
     ),
     _Obstacle(
-        lambda seen: seen.reading is not None and seen.reading.recovery_action == "Reboot",
+        lambda seen: seen.reading is not None and seen.reading.recovery_action in _REBOOTS,
         "The driver asks for a reboot of the node; a reset is not enough.",
         "nvidia-smi manual: GPU Recovery Action Reboot",
     ),
@@ -105,10 +108,11 @@ def obstacle_of(seen: Seen) -> str:
 
 def is_lost(code: int | None, kind: str, reading: GpuReading | None) -> bool:
     """Return whether the GPU no longer answers, by its fault or by the driver's own word."""
-    return code == _LOST or kind == "fallen_off_bus" or (reading is not None and reading.lost)
+    return code == _LOST or kind in _LOST_KINDS or (reading is not None and reading.lost)
 
 
 _LOST = 79
+_LOST_KINDS = frozenset({"fallen_off_bus", "gpu_missing"})
 
 
 def drained_gpus(cases: Iterable[Case]) -> frozenset[str]:

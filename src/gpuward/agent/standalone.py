@@ -4,18 +4,20 @@ What is decided is saved before it is done, and what was done comes back as an o
 waits for the bench: effects of different GPUs run side by side, those of one case one after the other.
 """
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import partial
-from typing import Any
+from queue import Empty, SimpleQueue
 
 from gpuward.agent.bench import Job, Remembered, Result, Tools, perform
 from gpuward.agent.board import Board
 from gpuward.agent.pauses import Pauses
-from gpuward.agent.sight import Seen, drained_gpus, is_lost, new_memory, obstacle_of, resets_today, sight_of
+from gpuward.agent.sight import Seen, drained_gpus, is_lost, obstacle_of, resets_today, sight_of
+from gpuward.agent.telemetry import Pace, Telemetry
 from gpuward.agent.watch import READ_SECONDS, Outside, Told, Watch
 from gpuward.isolation.brake import Brake
 from gpuward.isolation.decide import Decision, Snapshot, decide
@@ -26,7 +28,6 @@ from gpuward.isolation.saved import SavedError
 from gpuward.model.case import ENDED, Case, Effect, EffectKind, Mode, Order, Outcome
 from gpuward.model.fault import ChangeKind, Fault
 from gpuward.model.happening import Happening, What
-from gpuward.model.node import GpuReading, NodeReading
 from gpuward.ports import Chronicle, EdgeError, Refused, Store
 
 BUSY_SECONDS = 0.05
@@ -58,6 +59,16 @@ class Keeping:
     chronicle: Chronicle
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An effect that was done or not, and when, on the way from the bench to the loop."""
+
+    case: str
+    number: int
+    at: float
+    result: Result
+
+
 class Standalone:
     """One agent on one server. `say` gets each happening as it is written down, `warn` what a person should know."""
 
@@ -86,13 +97,17 @@ class Standalone:
         self._timezone = timezone
         self._node = node
         self._cases: dict[str, Case] = {}
-        self._memory: dict[str, Remembered] = {}
         self._history: set[str] = set()
         self._pauses = Pauses(keeping.pauses)
-        self._working: dict[str, Future[list[tuple[int, Result]]]] = {}
-        self._reading: NodeReading | None = None
-        self._poll: Future[NodeReading] | None = None
-        self._next_poll = 0.0
+        self._working: dict[str, Future[None]] = {}
+        self._ended: SimpleQueue[Ended] = SimpleQueue()
+        self._telemetry = Telemetry(
+            tools.driver,
+            outside.clock,
+            hands=hands,
+            pace=Pace(poll_seconds=plan.poll_seconds, read_seconds=plan.read_seconds),
+            node=node,
+        )
         self._orders: list[tuple[str, Order]] = []
         self._unsaved = False
         self._warned: set[str] = set()
@@ -102,7 +117,7 @@ class Standalone:
         """Work until `stopped` says so. Raises EdgeError when the log cannot be read, or the state not used."""
         self._load()
         self._pauses.load()
-        self._look_first()
+        self._write_all(self._telemetry.look(self._cases.values(), self._warn))
         watch = Watch(
             self._outside,
             self._new_merger,
@@ -117,7 +132,7 @@ class Standalone:
 
     def look(self) -> None:
         """Read the GPUs once, for `board`; nothing is followed and nothing is done."""
-        self._look_first()
+        self._telemetry.look(self._cases.values(), self._warn)
 
     def order(self, gpu: str, order: Order) -> None:
         """Take a person's word on the case of a GPU; it is heard in the next round. Called from any thread."""
@@ -131,15 +146,17 @@ class Standalone:
     def board(self) -> Board:
         """Return what people may see. Called from any thread."""
         open_cases = {case.gpu: case for case in self._cases.values() if case.state not in ENDED}
-        seen = {pci: self._unheld(pci) for pci in self._memory}
+        seen = {pci: self._unheld(pci) for pci in self._telemetry.memory}
+        reading = self._telemetry.reading
         for pci, case in open_cases.items():
             seen[pci] = self._seen(case)
         return Board(
             mode=self._plan.mode,
             node=self._node,
             now=self._outside.clock.now(),
-            road=None if self._reading is None else self._reading.road,
-            driver_version=None if self._reading is None else self._reading.driver_version,
+            road=None if reading is None else reading.road,
+            driver_version=None if reading is None else reading.driver_version,
+            driver_trouble=self._telemetry.trouble,
             gpus=tuple(seen[pci] for pci in sorted(seen)),
             cases=tuple(self._cases.values()),
         )
@@ -147,9 +164,12 @@ class Standalone:
     def round(self, merger: Merger) -> float:
         """Do what is due between two looks at the log; return how long the next look may wait."""
         self._collect()
-        self._poll_when_due()
+        found = self._telemetry.turn(self._cases.values(), self._warn_once)
+        # What stands is saved with the cases: a finding that a case was closed over must not come back as a new one.
+        self._unsaved = self._telemetry.has_changed() or self._unsaved
+        self._write_all(found)
         self._take_orders()
-        for one in self._memory.values():
+        for one in self._telemetry.memory.values():
             if one.uuid:
                 merger.learn_uuid(one.pci, one.uuid, node=None)
         decision = decide(self._snapshot(merger))
@@ -177,41 +197,13 @@ class Standalone:
                 )
             )
 
-    def _look_first(self) -> None:
-        try:
-            self._take_reading(self._tools.driver.read(self._plan.read_seconds))
-        except EdgeError as error:
-            self._warn(f"the GPUs cannot be read: {error}")
-        self._next_poll = self._outside.clock.monotonic() + self._plan.poll_seconds
-
-    def _poll_when_due(self) -> None:
-        if self._poll is not None:
-            if not self._poll.done():
-                return
-            poll, self._poll = self._poll, None
-            try:
-                self._take_reading(poll.result())
-            except EdgeError as error:
-                self._reading = None
-                self._warn_once(f"the GPUs cannot be read: {error}")
-        elif self._outside.clock.monotonic() >= self._next_poll:
-            self._next_poll = self._outside.clock.monotonic() + self._plan.poll_seconds
-            self._poll = self._hands.submit(self._tools.driver.read, self._plan.read_seconds)
-
-    def _take_reading(self, reading: NodeReading) -> None:
-        """Remember what the reading shows, except of GPUs under work: what they were before it counts."""
-        self._reading = reading
-        touched = {case.gpu for case in self._cases.values() if case.state not in ENDED and case.effects}
-        fresh = new_memory(self._memory, reading)
-        self._memory = {pci: self._memory.get(pci, now) if pci in touched else now for pci, now in fresh.items()}
-
     def _snapshot(self, merger: Merger) -> Snapshot:
         now = self._outside.clock.now()
-        faults = tuple(merger.faults())
+        faults = (*merger.faults(), *self._telemetry.faults())
         alive = {fault.id for fault in faults}
         open_cases = [case for case in self._cases.values() if case.state not in ENDED]
         seen = {case.gpu: self._seen(case) for case in open_cases}
-        idle = {pci: sight_of(self._unheld(pci)) for pci in self._memory if pci not in seen}
+        idle = {pci: sight_of(self._unheld(pci)) for pci in self._telemetry.memory if pci not in seen}
         return Snapshot(
             now=now,
             mode=self._plan.mode,
@@ -227,8 +219,8 @@ class Standalone:
         )
 
     def _seen(self, case: Case) -> Seen:
-        was = self._memory.get(case.gpu) or _unknown(case)
-        reading = self._of_reading(case.gpu)
+        was = self._telemetry.memory.get(case.gpu) or _unknown(case)
+        reading = self._telemetry.of(case.gpu)
         holders = None
         if was.minor is not None:
             try:
@@ -238,7 +230,7 @@ class Standalone:
         return Seen(
             was=was,
             reading=reading,
-            read=self._reading is not None,
+            read=self._telemetry.reading is not None,
             holders=holders,
             drained=case.marks.drained,
             lost=is_lost(case.code, case.kind, reading),
@@ -253,28 +245,24 @@ class Standalone:
             self._warn(sentence)
 
     def _unheld(self, pci: str) -> Seen:
-        reading = self._of_reading(pci)
+        reading = self._telemetry.of(pci)
         return Seen(
-            was=self._memory[pci],
+            was=self._telemetry.memory[pci],
             reading=reading,
-            read=self._reading is not None,
+            read=self._telemetry.reading is not None,
             holders=None,
             drained=pci in drained_gpus(self._cases.values()),
             lost=reading is not None and reading.lost,
             display=reading is not None and reading.display_active is True,
         )
 
-    def _of_reading(self, pci: str) -> GpuReading | None:
-        gpus = () if self._reading is None else self._reading.gpus
-        return next((gpu for gpu in gpus if gpu.pci == pci), None)
-
     def _is_only_history(self, fault: Fault) -> bool:
         """Return whether a fault is older than this agent and no live reading confirms it (R-history)."""
         if fault.id not in self._history or fault.pci is None:
             return False
-        reading = self._of_reading(fault.pci)
+        reading = self._telemetry.of(fault.pci)
         if reading is None:
-            gone = self._reading is not None and is_lost(fault.code, fault.kind, None)
+            gone = self._telemetry.reading is not None and is_lost(fault.code, fault.kind, None)
             return not gone
         asked = reading.recovery_action not in {None, "None"}
         return not (reading.lost or asked or reading.remap.pending or reading.remap.failed)
@@ -292,14 +280,13 @@ class Standalone:
                 return False
             self._cases = cases
             self._unsaved = False
-        for happening in decision.happenings:
-            self._write(happening)
+        self._write_all(decision.happenings)
         return True
 
     def _save(self, cases: Mapping[str, Case]) -> bool:
         saved = {
             "cases": [pack_case(case) for case in cases.values()],
-            "memory": [_pack_memory(one) for one in self._memory.values()],
+            **self._telemetry.pack(),
             "history": sorted(self._history),
         }
         try:
@@ -316,11 +303,15 @@ class Standalone:
             return
         try:
             self._cases = {case.id: case for case in map(unpack_case, saved["cases"])}
-            self._memory = {one["pci"]: Remembered(**one) for one in saved["memory"]}
+            self._telemetry.unpack(saved)
             self._history = set(saved["history"])
         except (SavedError, KeyError, TypeError) as error:
             remedy = "look which GPUs are drained, undo that, then remove the file"
             raise Refused(f"the saved cases cannot be used ({error}); {remedy}") from error
+
+    def _write_all(self, happenings: Iterable[Happening]) -> None:
+        for happening in happenings:
+            self._write(happening)
 
     def _write(self, happening: Happening) -> None:
         self._say(happening)
@@ -345,43 +336,43 @@ class Standalone:
             if pending and case.id not in self._working:
                 self._working[case.id] = self._hands.submit(self._work, case, pending)
 
-    def _work(self, case: Case, pending: list[Effect]) -> list[tuple[int, Result]]:
+    def _work(self, case: Case, pending: list[Effect]) -> None:
         """Do the effects of a case in order; what one leads to is seen by the next. Runs beside the loop."""
-        results: list[tuple[int, Result]] = []
         for effect in pending:
             job = Job(
                 case=case,
                 effect=effect,
-                gpu=self._memory.get(case.gpu) or _unknown(case),
+                gpu=self._telemetry.memory.get(case.gpu) or _unknown(case),
                 paused=self._pauses.of(case.id),
-                lost=is_lost(case.code, case.kind, self._of_reading(case.gpu)),
+                lost=is_lost(case.code, case.kind, self._telemetry.of(case.gpu)),
             )
             result = perform(job, replace(self._tools, intend=partial(self._pauses.add, case.id)))
             if effect.kind is EffectKind.RESTORE and result.outcome is Outcome.DONE:
                 self._pauses.remove(case.id)
-            case = settle(case, effect.number, result.outcome, at=self._outside.clock.now(), why=result.why)
-            results.append((effect.number, result))
-        return results
+            ended = Ended(case.id, effect.number, at=self._outside.clock.now(), result=result)
+            case = settle(case, effect.number, result.outcome, at=ended.at, why=result.why)
+            self._ended.put(ended)
 
     def _collect(self) -> None:
-        for case_id, future in list(self._working.items()):
-            if not future.done():
-                continue
-            del self._working[case_id]
-            for number, result in future.result():
-                self._settle(case_id, number, result)
+        """Settle what has ended. A worker that broke is heard of: its effects have no outcome and are done again."""
+        done = [case_id for case_id, future in self._working.items() if future.done()]
+        with contextlib.suppress(Empty):
+            while True:
+                self._settle(self._ended.get_nowait())
+        for case_id in done:
+            self._working.pop(case_id).result()
 
-    def _settle(self, case_id: str, number: int, result: Result) -> None:
-        now = self._outside.clock.now()
-        case = settle(self._cases[case_id], number, result.outcome, at=now, why=result.why)
-        self._cases[case_id] = case
+    def _settle(self, ended: Ended) -> None:
+        result = ended.result
+        case = settle(self._cases[ended.case], ended.number, result.outcome, at=ended.at, why=result.why)
+        self._cases[case.id] = case
         self._unsaved = True
-        effect = case.effects[number - 1]
+        effect = case.effects[ended.number - 1]
         if effect.kind in _SHOWN_DIFFERENTLY:
-            self._next_poll = self._outside.clock.monotonic()
+            self._telemetry.hurry()
         self._write(
             Happening(
-                at=now,
+                at=ended.at,
                 what=What.EFFECT,
                 node=self._node,
                 gpu=case.gpu,
@@ -392,17 +383,6 @@ class Standalone:
                 because=effect.why,
             )
         )
-
-
-def _pack_memory(one: Remembered) -> dict[str, Any]:
-    return {
-        "pci": one.pci,
-        "uuid": one.uuid,
-        "minor": one.minor,
-        "persistence": one.persistence,
-        "links_active": one.links_active,
-        "pcie_width": one.pcie_width,
-    }
 
 
 def _unknown(case: Case) -> Remembered:

@@ -1,8 +1,10 @@
 """Every command and option with its help text: the parser, and what the reference page is made from."""
 
 import argparse
+import shlex
 
 from gpuward import __version__
+from gpuward.isolation.kernel.text import shown
 from gpuward.model.case import Mode
 from gpuward.model.level import LEVELS
 
@@ -27,9 +29,11 @@ _WATCH = """\
 Follow the kernel log of this machine and tell each fault the moment it begins, worsens, or is explained by another:
 which GPU, how bad, under which process and pod, whose fault, and what to do. It changes nothing on the machine."""
 _WATCH_END = """\
-With --state-dir a restart goes on where it stopped, and tells nothing twice. Ends on SIGINT or SIGTERM.
+With --state-dir a restart goes on where it stopped, and tells nothing twice; a folder serves one watch or
+agent at a time. Ends on SIGINT or SIGTERM. A FILE that is not there yet is waited for.
 
-exit code: 0 ended by a signal; 2 wrong usage or settings; 3 the log cannot be read.
+exit code: 0 ended by a signal; 2 wrong usage or settings; 3 the log cannot be read, or another watch or agent uses the
+state folder.
 
 examples:
   gpuward watch
@@ -38,13 +42,15 @@ examples:
 _EXPLAIN = """\
 Say what a code or a log line means, decoded to the bit, with the grade in a profile and the rules that could change it.
 
-WHAT is a code (79, xid:79, sxid:12028), a fault kind (rm_init_failed), or a log line in quotes, in any shape."""
+WHAT is a code (79, xid:79, SXid12028), a fault kind (rm_init_failed), a rule (R-origin), or a log line in quotes, in
+any shape."""
 _EXPLAIN_END = """\
-exit code: 0 explained; 1 the code or line is not known; 2 wrong usage or settings.
+exit code: 0 explained; 1 the code, rule or line is not known; 2 wrong usage or settings.
 
 examples:
   gpuward explain 79
   gpuward explain sxid:12028 --json
+  gpuward explain R-origin
   gpuward explain 'NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.'
   gpuward explain --list --profile nvidia"""
 
@@ -129,7 +135,7 @@ def _add_scan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         "--since", metavar="TIME", help="only what went on after TIME: 2026-11-30, '2026-11-30 03:12', 2h"
     )
     scan.add_argument("--until", metavar="TIME", help="only what began before TIME")
-    scan.add_argument("--node", metavar="NAME", help="the machine's name, for lines that carry none")
+    scan.add_argument("--node", metavar="NAME", type=shown, help="the machine's name, for lines that carry none")
     _add_clock(scan)
     scan.add_argument(
         "--boot-time",
@@ -153,7 +159,7 @@ def _add_watch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="let records that the kernel did not write act too; for tests and drills only",
     )
     watch.add_argument("--json", action="store_true", help="one JSON object a change")
-    watch.add_argument("--node", metavar="NAME", help="the name of this machine (default: its host name)")
+    watch.add_argument("--node", metavar="NAME", type=shown, help="the name of this machine (default: its host name)")
     watch.add_argument("--proc-root", metavar="DIR", default="/proc", help="where /proc is mounted (default: /proc)")
     _add_clock(watch)
     _add_judgement(watch)
@@ -161,7 +167,9 @@ def _add_watch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def _add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     explain = _command(commands, "explain", brief="say what a code or line means", text=_EXPLAIN, end=_EXPLAIN_END)
-    explain.add_argument("what", nargs="?", metavar="WHAT", help="a code, a fault kind, or a log line in quotes")
+    explain.add_argument(
+        "what", nargs="?", metavar="WHAT", help="a code, a fault kind, a rule, or a log line in quotes"
+    )
     explain.add_argument("--list", action="store_true", help="list every code, fault kind and rule with its grade")
     explain.add_argument("--json", action="store_true", help="the same as JSON")
     _add_judgement(explain)
@@ -186,13 +194,26 @@ def _add_agent(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     agent.add_argument("--once", action="store_true", help="read the GPUs, say how they are, and end")
     agent.add_argument("--print-unit", action="store_true", help="print a systemd unit, and end")
     agent.add_argument("--json", action="store_true", help="one JSON object a happening")
-    agent.add_argument("--node", metavar="NAME", help="the name of this machine (default: its host name)")
+    agent.add_argument("--node", metavar="NAME", type=shown, help="the name of this machine (default: its host name)")
     agent.add_argument(
         "--probation-seconds",
         metavar="SECONDS",
         type=_seconds,
         default=1800.0,
         help="how long a repaired GPU must stay without a new fault (default: 1800)",
+    )
+    agent.add_argument(
+        "--check-command",
+        metavar="COMMAND",
+        type=shlex.split,
+        help="your own proof of a repaired GPU; it must end with 0 (see GPUWARD_GPU_UUID in the agent's page)",
+    )
+    agent.add_argument(
+        "--check-seconds",
+        metavar="SECONDS",
+        type=_seconds,
+        default=600.0,
+        help="how long that may take (default: 600)",
     )
     agent.add_argument(
         "--poll-seconds", metavar="SECONDS", type=_seconds, default=30.0, help="how often GPUs are read (default: 30)"

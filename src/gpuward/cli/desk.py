@@ -104,6 +104,8 @@ def board_text(board: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a board for a person."""
     road = board["road"] or "nothing: the GPUs could not be read"
     yield f"node {board['node']}, mode {board['mode']}, GPUs read by {road}, driver {board['driver_version'] or '-'}"
+    if board["driver_trouble"]:
+        yield board["driver_trouble"]
     if not board["gpus"]:
         yield "no GPU is seen; that is unknown, not healthy"
     for gpu in board["gpus"]:

@@ -1,14 +1,15 @@
-"""`gpuward explain`: what a code, a fault kind or a line means, from the rows. Nothing is known but what they say."""
+"""`gpuward explain`: what a code, fault kind, rule or line means, from the rows. Nothing is known but what they say."""
 
 import argparse
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpuward.cli import wiring
 from gpuward.cli.meaning import Meaning, meaning_of_code, meaning_of_kind, meaning_of_line
 from gpuward.cli.objects import dumps
+from gpuward.cli.ruling import Ruling, ruling_of
 from gpuward.isolation.catalogue.book import Book
 from gpuward.isolation.catalogue.load import load
 from gpuward.isolation.kernel.reader import Context, KernelReader
@@ -16,7 +17,7 @@ from gpuward.model.record import Record, RecordKind
 from gpuward.model.signal import Signal
 from gpuward.settings import Settings
 
-_CODE = re.compile(r"(?:(?P<family>s?xid)[:\s]\s*)?(?P<code>\d{1,5})", re.IGNORECASE | re.ASCII)
+_CODE = re.compile(r"(?:(?P<family>s?xid):?\s*)?(?P<code>\d{1,5})", re.IGNORECASE | re.ASCII)
 _FIRST_SXID = 10_000
 """Xids have up to three digits, SXids five (NVIDIA open driver 595.45.04)."""
 _QUOTED = re.compile(r"NVRM: Xid\b|nvidia-nvswitch\d*: SXid\b", re.ASCII)
@@ -32,7 +33,7 @@ def explain(asked: argparse.Namespace) -> int:
         rules = [row.id for row in terms.rules.identities] + [row.id for row in terms.rules.rules]
         return _list(load(), settings, rules=rules, as_json=asked.json)
     if asked.what is None:
-        raise wiring.UsageError("say what: a code, a fault kind, a log line in quotes, or --list")
+        raise wiring.UsageError("say what: a code, a fault kind, a rule, a log line in quotes, or --list")
     meanings = _meanings(asked.what, settings)
     known = bool(meanings) and all(meaning.known for meaning in meanings)
     if asked.json:
@@ -42,7 +43,7 @@ def explain(asked: argparse.Namespace) -> int:
         sys.stdout.write("\n" if meanings else "")
     if not meanings:
         sys.stderr.write(
-            f"gpuward explain: {_short(asked.what)} is no code, fault kind or NVIDIA kernel line; "
+            f"gpuward explain: {_short(asked.what)} is no code, fault kind, rule or NVIDIA kernel line; "
             "`gpuward explain --list` shows what is known\n"
         )
     return 0 if known else EXIT_UNKNOWN
@@ -52,8 +53,8 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 120 else f"{text[:117]}...")  # noqa: PLR2004  a screen line
 
 
-def _meanings(what: str, settings: Settings) -> list[Meaning]:
-    """Return what was asked about: a code, a kind, or each line that was pasted."""
+def _meanings(what: str, settings: Settings) -> Sequence[Meaning | Ruling]:
+    """Return what was asked about: a code, a kind, a rule, or each line that was pasted."""
     book = load()
     match = _CODE.fullmatch(what.strip())
     if match is not None:
@@ -62,6 +63,9 @@ def _meanings(what: str, settings: Settings) -> list[Meaning]:
         return [meaning_of_code(family, code, settings)]
     if what.strip() in book.others:
         return [meaning_of_kind(what.strip(), settings)]
+    ruling = ruling_of(what.strip(), settings)
+    if ruling is not None:
+        return [ruling]
     return _of_lines(what, settings)
 
 

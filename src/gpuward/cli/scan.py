@@ -4,9 +4,11 @@ import argparse
 import sys
 import tempfile
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
+from types import MappingProxyType
 
 from gpuward.agent.scan import CHATTER, Pass, faults, in_time_order, records
 from gpuward.cli import wiring
@@ -24,7 +26,9 @@ EXIT_QUIET = 0
 EXIT_FOUND = 1
 EXIT_UNREAD = 3
 LISTED_MOST = 200_000
-"""Faults listed; a log with more is a flood, and what it costs to sort them is bounded here."""
+"""Faults listed; a log with more is a flood, whose mildest are left out. A fault at P0 or P1 never is."""
+_MILD = (Level.IGNORE, Level.P2)
+"""The levels that may be left out, the mildest first."""
 _SPOOLED_BYTES = 8 * 1024 * 1024
 
 
@@ -67,14 +71,17 @@ def scan(asked: argparse.Namespace) -> int:
 
     logs = in_time_order(logs, reader_of)
     if asked.lines:
+        seen.by_line = True
         _lines(records(seen, logs, reader_of), wanted, asked.json, zone)
+        _say_dates(seen, boot_time_given=boot_time is not None)
         return _end(seen, worst=Level.IGNORE)
     _, terms = wiring.judgement(asked.config, asked.profile)
     with tempfile.SpooledTemporaryFile(max_size=_SPOOLED_BYTES) as spool:
         listing = _Listing(wanted, spool, explicit_level=asked.level is not None)
         listing.take(faults(seen, logs, reader_of, merger=Merger(terms)))
         _show(listing, asked.json, zone)
-    return _end(seen, worst=listing.worst, hidden=listing.hidden, unlisted=listing.unlisted)
+    _say_dates(seen, boot_time_given=boot_time is not None)
+    return _end(seen, worst=listing.worst, hidden=listing.hidden, left_out=listing.left_out)
 
 
 def _show(listing: "_Listing", as_json: bool, zone: tzinfo) -> None:  # noqa: FBT001  from --json
@@ -84,6 +91,7 @@ def _show(listing: "_Listing", as_json: bool, zone: tzinfo) -> None:  # noqa: FB
         from gpuward.cli.table import print_faults  # noqa: PLC0415  drawn last, so that a big log does not pay for it
 
         print_faults(listing.by_gpu(), zone)
+        sys.stdout.write(f"{_summary(listing.found)}\n")
     else:
         sys.stdout.write("No fault to show.\n")
 
@@ -97,7 +105,30 @@ def _lines(found: Iterable[Record], wanted: Wanted, as_json: bool, zone: tzinfo)
         sys.stdout.write((dumps(line_object(record)) if as_json else line_text(record, zone)) + "\n")
 
 
-def _end(seen: Pass, *, worst: Level, hidden: int = 0, unlisted: int = 0) -> int:
+def _summary(found: Mapping[Level, int]) -> str:
+    """Return how many faults there are of each level, worst first."""
+    total = sum(found.values())
+    return f"{total} {'fault' if total == 1 else 'faults'}: {_by_level(found)}"
+
+
+def _by_level(counts: Mapping[Level, int]) -> str:
+    return ", ".join(f"{counts[level]} {level}" for level in sorted(counts, reverse=True) if counts[level])
+
+
+def _say_dates(seen: Pass, *, boot_time_given: bool) -> None:
+    """Note once, for all logs, that times are missing and how to get them."""
+    if not seen.uptime_only:
+        return
+    count = f"{seen.uptime_only} line{'' if seen.uptime_only == 1 else 's'}"
+    remedy = (
+        "they are of a later boot than the one --boot-time is about; scan each boot by itself"
+        if boot_time_given
+        else "give --boot-time TIME (auto: this machine's) to get the wall clock"
+    )
+    seen.notes.append(f"{seen.uptime_only_in}: times are seconds since boot ({count}); {remedy}")
+
+
+def _end(seen: Pass, *, worst: Level, hidden: int = 0, left_out: Mapping[Level, int] = MappingProxyType({})) -> int:
     """Tell on standard error what was read, and return the exit code."""
     _clear_progress()
     sys.stdout.flush()
@@ -107,8 +138,11 @@ def _end(seen: Pass, *, worst: Level, hidden: int = 0, unlisted: int = 0) -> int
         sys.stderr.write(f"gpuward: note: {seen.unsaid} further notes are not shown\n")
     for failure in seen.failures:
         sys.stderr.write(f"gpuward: {shown(failure)}\n")
-    if unlisted:
-        sys.stderr.write(f"gpuward: {unlisted} further faults are not listed; narrow the time or the level\n")
+    if any(left_out.values()):
+        sys.stderr.write(
+            f"gpuward: {sum(left_out.values())} further faults are not listed ({_by_level(left_out)}; "
+            "every P0 and P1 is); narrow the time or the level\n"
+        )
     if hidden:
         sys.stderr.write(f"gpuward: {hidden} faults graded ignore are not shown; --all shows them\n")
     sys.stderr.write(f"gpuward: {seen.lines} lines read, {seen.recognised} recognised, {seen.unparsed} unparsed\n")
@@ -119,18 +153,26 @@ def _end(seen: Pass, *, worst: Level, hidden: int = 0, unlisted: int = 0) -> int
 
 @dataclass(slots=True)
 class _Listing:
-    """The faults to show, kept as JSON lines in a file once they are many, so that memory stays bounded."""
+    """The faults to show, kept as JSON lines in a file once they are many, so that memory stays bounded.
+
+    Of more than `LISTED_MOST` the mildest are left out, and of these the ones that ended last. A fault at P0 or P1 is
+    always kept: it costs 24 bytes here, and its line in the file.
+    """
 
     wanted: Wanted
     spool: "tempfile.SpooledTemporaryFile[bytes]"
     explicit_level: bool
     count: int = 0
     hidden: int = 0
-    unlisted: int = 0
+    listed: int = 0
     worst: Level = Level.IGNORE
+    found: Counter[Level] = field(default_factory=Counter)
+    left_out: Counter[Level] = field(default_factory=Counter)
     _times: "array[float]" = field(default_factory=lambda: array("d"))
     _offsets: "array[int]" = field(default_factory=lambda: array("Q"))
     _groups: dict[tuple[str, str], "array[int]"] = field(default_factory=dict)
+    _mild: dict[Level, "array[int]"] = field(default_factory=lambda: {level: array("Q") for level in _MILD})
+    _kept: bytearray = field(default_factory=bytearray)
 
     def take(self, found: Iterable[Fault]) -> None:
         """Keep the faults that were asked for."""
@@ -138,9 +180,11 @@ class _Listing:
         for fault in found:
             if not self._shows(fault):
                 continue
-            self.worst = max(self.worst, fault.verdict.level)
-            if self.count >= LISTED_MOST:
-                self.unlisted += 1
+            level = fault.verdict.level
+            self.worst = max(self.worst, level)
+            self.found[level] += 1
+            if self.listed >= LISTED_MOST and not self._makes_room(level):
+                self.left_out[level] += 1
                 continue
             line = dumps(fault_object(fault)).encode("utf-8", "backslashreplace") + b"\n"
             self.spool.write(line)
@@ -148,7 +192,20 @@ class _Listing:
             self._offsets.append(offset)
             offset += len(line)
             self._groups.setdefault((fault.node or "", fault.pci or ""), array("Q")).append(self.count)
+            if level in self._mild:
+                self._mild[level].append(self.count)
+            self._kept.append(True)
             self.count += 1
+            self.listed += 1
+
+    def _makes_room(self, level: Level) -> bool:
+        """Leave out a milder fault for one of this level; return whether this one is to be listed."""
+        milder = next((mild for mild in _MILD if mild < level and self._mild[mild]), None)
+        if milder is not None:
+            self._kept[self._mild[milder].pop()] = False
+            self.listed -= 1
+            self.left_out[milder] += 1
+        return milder is not None or level not in _MILD
 
     def _shows(self, fault: Fault) -> bool:
         if not self.wanted.spans(fault.first, fault.last):
@@ -163,13 +220,16 @@ class _Listing:
 
     def by_time(self) -> Iterator[str]:
         """Yield the JSON lines, oldest first."""
-        return (self._line(number) for number in sorted(range(len(self._offsets)), key=self._times.__getitem__))
+        return self._in_order(range(len(self._offsets)))
 
     def by_gpu(self) -> Iterator[Iterator[str]]:
         """Yield for every GPU (or node) its JSON lines, oldest first."""
         for place in sorted(self._groups):
-            numbers = sorted(self._groups[place], key=self._times.__getitem__)
-            yield (self._line(number) for number in numbers)
+            yield self._in_order(self._groups[place])
+
+    def _in_order(self, numbers: Iterable[int]) -> Iterator[str]:
+        kept = (number for number in numbers if self._kept[number])
+        return (self._line(number) for number in sorted(kept, key=self._times.__getitem__))
 
     def _line(self, number: int) -> str:
         self.spool.seek(self._offsets[number])

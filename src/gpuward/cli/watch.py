@@ -10,6 +10,7 @@ from gpuward.cli import wiring
 from gpuward.cli.objects import change_object, dumps
 from gpuward.cli.sentence import sentence_of
 from gpuward.isolation.catalogue.load import load
+from gpuward.isolation.kernel.text import shown
 from gpuward.isolation.merge import Merger
 from gpuward.model.fault import ChangeKind
 from gpuward.model.level import Level
@@ -22,7 +23,6 @@ def watch(asked: argparse.Namespace) -> int:
     zone = wiring.zone(asked.timezone)
     options = ["accept_user_records"] if asked.accept_user_records else []
     _, terms = wiring.judgement(asked.config, asked.profile, options=options)
-    live = wiring.live(asked.kernel_log, state_dir=asked.state_dir, proc_root=asked.proc_root)
     book = load()
     coloured = not asked.json and wiring.wants_colour(sys.stdout)
 
@@ -37,16 +37,20 @@ def watch(asked: argparse.Namespace) -> int:
             lines[0] = f"{_COLOURS[told.change.fault.verdict.level]}{lines[0]}\x1b[0m"
         print("\n".join(lines), flush=True)  # noqa: T201  the command's output
 
-    outside = Outside(
-        log=live.log, processes=live.processes, inventory=live.inventory, clock=live.clock, store=live.store
-    )
-    watching = Watch(
-        outside, lambda: Merger(terms), tell=tell, warn=warn, timezone=zone, node=asked.node or wiring.host_name()
-    )
-    stop = Stop()
-    signal.signal(signal.SIGTERM, stop.note)
-    signal.signal(signal.SIGINT, stop.note)
-    watching.run(lambda: stop.asked)
+    with wiring.held(asked.state_dir, warn) as state_dir:
+        live = wiring.live(asked.kernel_log, state_dir=state_dir, proc_root=asked.proc_root)
+        for note in live.notes:
+            warn(note)
+        outside = Outside(
+            log=live.log, processes=live.processes, inventory=live.inventory, clock=live.clock, store=live.store
+        )
+        watching = Watch(
+            outside, lambda: Merger(terms), tell=tell, warn=warn, timezone=zone, node=asked.node or wiring.host_name()
+        )
+        stop = Stop()
+        signal.signal(signal.SIGTERM, stop.note)
+        signal.signal(signal.SIGINT, stop.note)
+        watching.run(lambda: stop.asked)
     return 0
 
 
@@ -63,5 +67,5 @@ class Stop:
 
 def warn(sentence: str) -> None:
     """Tell a person something on standard error."""
-    sys.stderr.write(f"gpuward: {sentence}\n")
+    sys.stderr.write(f"gpuward: {shown(sentence)}\n")
     sys.stderr.flush()

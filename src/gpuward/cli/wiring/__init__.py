@@ -2,8 +2,10 @@
 
 import os
 import socket
+import stat
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import tzinfo
 from io import BytesIO
@@ -23,6 +25,8 @@ from gpuward.settings import Settings, SettingsError, read_settings, terms_of
 DEFAULT_CONFIG = "/etc/gpuward/gpuward.toml"
 KMSG = "/dev/kmsg"
 SOCKET = "agent.sock"
+_CONFIG_MOST_BYTES = 1024 * 1024
+"""A settings document has a few lines; what is larger is another file, named by mistake."""
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -109,7 +113,7 @@ def judgement(config: str | None, profile: str | None, *, options: Sequence[str]
 def _settings(config: str | None) -> Settings:
     path = Path(config or DEFAULT_CONFIG)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = _document(path)
     except FileNotFoundError as error:
         if config is None:
             return Settings()
@@ -120,6 +124,17 @@ def _settings(config: str | None) -> Settings:
         return read_settings(text, name=str(path), book=load(), rules=load_rules())
     except SettingsError as error:
         raise UsageError(str(error)) from error
+
+
+def _document(path: Path) -> str:
+    """Return the text of a settings file; a pipe or device, which could be waited for, is not opened."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise UsageError(f"--config: {path} is no regular file; name the settings file itself")
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123  a descriptor
+        content = file.read(_CONFIG_MOST_BYTES + 1)
+    if len(content) > _CONFIG_MOST_BYTES:
+        raise UsageError(f"--config: {path} is larger than 1 MiB, so it is no settings file; name another")
+    return content.decode("utf-8-sig")
 
 
 def finished_logs(files: Sequence[str], progress: Progress | None) -> list[LogFile]:
@@ -145,13 +160,41 @@ def _standard_input() -> BinaryIO:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What a watch reaches the machine through."""
+    """What a watch reaches the machine through; `notes` are sentences that a person should read first."""
 
     log: KernelLog
     processes: Processes
     inventory: Inventory
     store: Store | None
     clock: Clock
+    notes: tuple[str, ...] = ()
+
+
+@contextmanager
+def held(state_dir: str | None, warn: Callable[[str], None]) -> Iterator[str | None]:
+    """Hold the state folder for this process while the body runs, and yield it; None when there is none.
+
+    A folder that cannot be used is warned of and is none: what the log says matters more. Raises Refused when another
+    watch or agent holds it.
+    """
+    if state_dir is None:
+        yield None
+        return
+    from gpuward.adapters.lock import FolderLock  # noqa: PLC0415  only a watch with a state folder
+
+    lock = FolderLock(state_dir)
+    try:
+        lock.take()
+    except Refused as error:
+        if isinstance(error.__cause__, BlockingIOError):
+            raise
+        warn(f"{error}: nothing is kept, a restart will begin anew; give another --state-dir")
+        yield None
+        return
+    try:
+        yield state_dir
+    finally:
+        lock.give_back()
 
 
 def live(kernel_log: str | None, *, state_dir: str | None, proc_root: str) -> Live:
@@ -161,7 +204,28 @@ def live(kernel_log: str | None, *, state_dir: str | None, proc_root: str) -> Li
 
     proc = ProcFs(proc_root)
     store = None if state_dir is None else JsonFile(str(Path(state_dir) / "watch.json"))
-    return Live(log=_kernel_log(kernel_log), processes=proc, inventory=proc, store=store, clock=SystemClock())
+    log = _kernel_log(kernel_log)
+    awaited = kernel_log is not None and _is_awaited(kernel_log)
+    notes = (f"{kernel_log} is not there yet, waiting for it",) if awaited else ()
+    return Live(log=log, processes=proc, inventory=proc, store=store, clock=SystemClock(), notes=notes)
+
+
+def _is_awaited(name: str) -> bool:
+    """Return whether this log is a file that is still to be made. Raises UsageError when it never can be."""
+    if name == "journal":
+        return False
+    try:
+        Path(name).stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        folder = Path(name).parent
+        if not folder.is_dir():
+            raise UsageError(
+                f"--kernel-log: there is no folder {folder} for {Path(name).name}; check the name, or make the folder"
+            ) from error
+        return True
+    except OSError:  # told by the one who reads it
+        return False
+    return False
 
 
 def _kernel_log(name: str | None) -> KernelLog:
@@ -171,6 +235,11 @@ def _kernel_log(name: str | None) -> KernelLog:
         from gpuward.adapters.journal import Journal  # noqa: PLC0415  one of three, picked here
 
         return Journal()
+    if name in {"-", ""}:
+        raise UsageError(
+            "--kernel-log: a watch follows /dev/kmsg, the journal or a file; what comes through a pipe is read by "
+            "`gpuward scan -`"
+        )
     if name.startswith("/dev/") and not Path(name).exists():
         raise UsageError(f"--kernel-log: there is no {name} here; give journal, or a file that is written to")
     if Path(name).is_char_device():
