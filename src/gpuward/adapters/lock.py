@@ -1,5 +1,6 @@
 """One agent for one state folder: a lock that the kernel lifts when its holder ends, however it ends."""
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -28,8 +29,9 @@ class FolderLock:
             os.close(handle)
             whose = f"another agent or watch (pid {other or 'unknown'}) uses {self._path.parent}"
             raise Refused(f"{whose}; stop it, or give another --state-dir") from error
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # whose it is helps a person; on a full disk the lock holds without
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         self._handle = handle
 
     def give_back(self) -> None:

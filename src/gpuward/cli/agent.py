@@ -55,7 +55,7 @@ def agent(asked: argparse.Namespace) -> int:
         poll_seconds=asked.poll_seconds,
         read_seconds=asked.read_seconds,
     )
-    with gear_of(asked) as gear, ThreadPoolExecutor(HANDS, thread_name_prefix="bench") as hands:
+    with gear_of(asked, warn) as gear, ThreadPoolExecutor(HANDS, thread_name_prefix="bench") as hands:
         standalone = Standalone(
             gear.outside,
             lambda: Merger(terms),

@@ -48,13 +48,18 @@ class Gear:
 
 
 @contextmanager
-def gear_of(asked: argparse.Namespace) -> Iterator[Gear]:
-    """Return the gear of an agent on this machine; its state folder is locked while the body runs."""
+def gear_of(asked: argparse.Namespace, warn: Callable[[str], None]) -> Iterator[Gear]:
+    """Return the gear of an agent on this machine; its state folder is locked while the body runs.
+
+    `warn` gets what a person should know before.
+    """
     folder = Path(asked.state_dir)
     name = asked.kernel_log or (wiring.KMSG if wiring.may_read(wiring.KMSG) else "journal")
     lock = FolderLock(asked.state_dir)
     lock.take()
     ports = wiring.live(name, state_dir=asked.state_dir, proc_root=asked.proc_root)
+    for note in ports.notes:
+        warn(note)
     nvml = Nvml(inventory=ports.inventory)
     roads = Roads(nvml, Smi(), Sysfs(asked.sys_root), clock=ports.clock)
     chronicle = JsonLines(str(folder / "journal.jsonl"))
