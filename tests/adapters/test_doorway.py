@@ -81,6 +81,17 @@ def test_who_sends_drop_by_drop_holds_the_door_no_longer_than_its_deadline(
     assert "heard" in ask(path, {"ask": "status"})
 
 
+def test_who_is_silent_at_the_door_keeps_nobody_out(path: str) -> None:
+    silent = [socket.socket(socket.AF_UNIX) for _ in range(4)]
+    for caller in silent:
+        caller.connect(path)
+    began = time.monotonic()
+    assert "heard" in ask(path, {"ask": "status"})
+    assert time.monotonic() - began < 3
+    for caller in silent:
+        caller.close()
+
+
 def test_only_root_and_its_group_may_use_it(path: str) -> None:
     assert stat.S_IMODE(Path(path).stat().st_mode) == 0o660
 

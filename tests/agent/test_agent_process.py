@@ -1,6 +1,7 @@
 """The agent as a real process on a pretend machine: real nvidia-smi calls, a real socket, real kills."""
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -198,6 +199,45 @@ def test_once_says_how_the_gpus_are(ward: Ward) -> None:
     )
     assert done.returncode == 0
     assert [one["state"] for one in json.loads(done.stdout)["gpus"]] == ["active"] * 4
+
+
+def test_once_knows_what_an_earlier_agent_drained(ward: Ward) -> None:
+    with ward.agent("isolate"):
+        ward.machine.inject(1, 48)
+        until(lambda: "parked" in ward.moves(), "the GPU is parked")
+    done = subprocess.run(
+        ward.words("observe", "--once", "--json"),
+        env=ward.machine.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert [one["state"] for one in json.loads(done.stdout)["gpus"]] == ["active", "parked", "active", "active"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("cases.json", "{"), ("pauses.json", '{"version":1,"saved":{"c":5}}'), ("cases.json", '{"version":1,"saved":{}}')],
+)
+def test_a_state_that_cannot_be_used_is_a_sentence_that_forgets_no_mark(ward: Ward, name: str, content: str) -> None:
+    ward.state.mkdir()
+    (ward.state / name).write_text(content)
+    done = subprocess.run(
+        ward.words("observe"), env=ward.machine.environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+    assert "starts afresh" not in done.stderr
+    assert "drained" in done.stderr or "services" in done.stderr
+
+
+def test_a_journal_that_cannot_be_written_holds_up_nothing(ward: Ward) -> None:
+    ward.state.mkdir()
+    os.mkfifo(ward.state / "journal.jsonl")
+    with ward.agent("isolate"):
+        ward.machine.inject(1, 48)
+        until(lambda: gpu(ward, 1).drained, "the GPU is drained all the same")
 
 
 def test_the_unit_names_this_program() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpuward.agent.bench import Tools
+from gpuward.agent.board import board_object
 from gpuward.agent.standalone import Keeping, Plan, Standalone
 from gpuward.agent.watch import Outside
 from gpuward.isolation.merge import Merger
@@ -388,6 +389,42 @@ def test_a_restart_at_any_moment_ends_the_same_with_nothing_left_behind() -> Non
         assert server.driver.drained == set()
         assert server.driver.running == {SERVICE}
         assert server.driver.gpus[GPU_A].persistence is True
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.ISOLATE])
+def test_an_agent_killed_before_a_reset_does_not_reset_in_a_lesser_mode(mode: Mode) -> None:
+    server = Server()
+    _kill_at(server, "reset", after=False)
+    with pytest.raises(_Killed):
+        server.live(server.at(1, DOUBLE_BIT), seconds=60)
+    server.mode = mode
+    server.live(seconds=60)
+    assert "reset" not in server.driver.calls
+    assert server.case().state is S.PARKED
+    assert f"mode {mode} does not allow it" in server.case().because
+    assert server.driver.drained == ({GPU_A} if mode is Mode.ISOLATE else set())
+
+
+def test_a_drain_that_is_refused_leaves_persistence_mode_as_it_was() -> None:
+    server = Server(mode=Mode.ISOLATE)
+    server.driver.troubles["drain"] = Refused("in use by another client")
+    server.driver.held[0] = [a_holder()]
+    server.live(server.at(1, DOUBLE_BIT), seconds=30)
+    assert server.driver.gpus[GPU_A].persistence is True
+    assert server.agent is not None
+    board = board_object(server.agent.board())
+    assert [gpu["state"] for gpu in board["gpus"]] == ["undrained", "active", "active"]
+    server.live(At(1, lambda: server.release(GPU_A)), seconds=10)
+    assert server.case().state is S.CLOSED
+    assert server.driver.gpus[GPU_A].persistence is True
+
+
+def test_the_same_xid_again_on_probation_parks_the_gpu() -> None:
+    server = Server()
+    timeout = xid_text(119, "Timeout after 6s of waiting for RPC response from GPU0 GSP!", pci=GPU_A)
+    server.live(server.at(1, timeout), server.at(60, timeout), seconds=120)
+    assert server.case().state is S.PARKED
+    assert "failed again" in server.case().because
 
 
 class _Killed(BaseException):

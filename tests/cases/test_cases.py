@@ -6,9 +6,9 @@ from functools import cache
 import pytest
 
 from gpuward.isolation import laws
-from gpuward.isolation.machine import next_step
+from gpuward.isolation.machine import forgo, next_step
 from gpuward.isolation.table import MOVES, Move
-from gpuward.model.case import ENDED, CaseState, EffectKind, Mode, Order, Outcome
+from gpuward.model.case import ENDED, CaseState, Effect, EffectKind, Mode, Order, Outcome
 from gpuward.model.level import Level
 from gpuward.model.scene import Scene
 from tests.kit.lives import PROBATION_SECONDS, Life, a_case, a_scene, asked, chance_life, directed_lives
@@ -73,6 +73,60 @@ def test_mode_observe_only_says() -> None:
     assert "would be taken out" in life.case.because
     life.play(a_scene(mode=Mode.OBSERVE, over=True))
     assert (life.case.state, life.case.effects) == (S.WITHDRAWN, ())
+
+
+def test_an_agent_that_comes_back_in_mode_observe_does_nothing_more() -> None:
+    life = Life(case=a_case(level=Level.P1)).play(a_scene(level=Level.P1, work=("train (7)",)))
+    before = asked(life.case)
+    life.play(a_scene(level=Level.P1, mode=Mode.OBSERVE))
+    assert (life.case.state, asked(life.case)) == (S.FENCED, before)
+    assert not life.broken
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.ISOLATE])
+def test_a_repair_that_was_begun_is_parked_in_a_lesser_mode(mode: Mode) -> None:
+    life = Life()
+    while life.case.state is not S.REPAIRING:
+        life.see(a_scene())
+        life.end(Outcome.DONE, at=0.0)
+    life.play(a_scene(mode=mode))
+    assert state_of(life) is S.PARKED
+    assert E.RESET not in asked(life.case)
+    assert "reset is due" in life.case.due.lower()
+    assert not life.broken
+
+
+@pytest.mark.parametrize(
+    ("mode", "forgone"),
+    [(Mode.OBSERVE, {E.DRAIN, E.PAUSE, E.RESET}), (Mode.ISOLATE, {E.PAUSE, E.RESET}), (Mode.REPAIR, set())],
+)
+def test_what_was_asked_for_in_a_greater_mode_is_forgone_in_a_lesser(mode: Mode, forgone: set[EffectKind]) -> None:
+    case = a_case(effects=tuple(Effect(number, kind, 0.0) for number, kind in enumerate(EffectKind, 1)))
+    after = forgo(case, mode, at=5.0)
+    assert {effect.kind for effect in after.effects if effect.outcome is Outcome.FAILED} == forgone
+    assert all(effect.outcome in {Outcome.FAILED, Outcome.ASKED} for effect in after.effects)
+    assert after.marks.altered, "it is not known whether it was done"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.FAILED])
+def test_a_drain_that_failed_is_said_and_asks_a_person_to_keep_work_off(outcome: Outcome) -> None:
+    life = Life().see(a_scene(mode=Mode.ISOLATE))
+    life.end(Outcome.DONE, at=0.0)
+    life.end(outcome, at=0.0, why="in use")
+    life.see(a_scene(mode=Mode.ISOLATE, work=("train (7)",)))
+    assert any("could not be drained" in said and "in use" in said for said in life.said)
+    life.play(a_scene(mode=Mode.ISOLATE))
+    assert state_of(life) is S.PARKED
+    if outcome is Outcome.REFUSED:
+        assert "Keep work off it by hand" in life.case.due
+
+
+def test_a_retry_does_not_undo_a_release() -> None:
+    life = Life().play(a_scene(mode=Mode.ISOLATE))
+    life.order(Order.RELEASE)
+    life.see(a_scene())
+    life.order(Order.RETRY)
+    assert life.play(a_scene()).case.state is S.CLOSED
 
 
 def test_mode_isolate_parks_a_free_gpu_with_what_is_due() -> None:
@@ -356,7 +410,7 @@ def _verdict(moves: tuple[Move, ...]) -> str:
     for life, true in zip(directed_lives(moves), true_lives, strict=True):
         if life.broken:
             return "law"
-        if (life.states, asked(life.case)) != (true.states, asked(true.case)):
+        if (life.states, asked(life.case), life.said) != (true.states, asked(true.case), true.said):
             shown = "life"
     for seed in range(LIVES):
         life = chance_life(seed, moves=moves)

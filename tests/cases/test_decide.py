@@ -8,9 +8,9 @@ import pytest
 from gpuward.isolation import decide as waist
 from gpuward.isolation.brake import Brake
 from gpuward.isolation.decide import Decision, Snapshot, decide
-from gpuward.isolation.machine import advance, settle
+from gpuward.isolation.machine import advance, ask, settle
 from gpuward.isolation.table import MOVES
-from gpuward.model.case import CaseState, EffectKind, Mode, Outcome
+from gpuward.model.case import CaseState, EffectKind, Mode, Order, Outcome
 from gpuward.model.fault import Fault
 from gpuward.model.happening import What
 from gpuward.model.record import Record
@@ -135,7 +135,7 @@ def test_repeated_hardware_faults_end_parked_for_diagnostics() -> None:
     one = snapshot(xid(31, 0), xid(31, 5 * HOUR))
     first, second = one.faults
     assert second.verdict.parks
-    done = a_case(fault=first.id, state=CaseState.CLOSED)
+    done = a_case(fault=first.id, state=CaseState.CLOSED, since=(first.last.wall or 0.0) + 60)
     case = next(case for case in lived(replace(one, cases=(done,))).cases if case.fault == second.id)
     assert case.state is CaseState.PARKED
     assert "EUD" in case.due
@@ -148,6 +148,41 @@ def test_a_new_fault_on_probation_is_a_relapse() -> None:
     again = replace(one, cases=decision.cases, faults=(*one.faults, *faults(*later)), now=NOW + 200)
     (case,) = decide(again).cases
     assert case.state is CaseState.PARKED
+
+
+def test_the_same_xid_again_on_probation_is_a_relapse() -> None:
+    line = xid(119, 0)
+    one = snapshot(line)
+    decision = lived(one)
+    assert decision.cases[0].state is CaseState.PROBATION
+    again = replace(one, cases=decision.cases, faults=faults(line, xid(119, 200)), now=NOW + 200)
+    (fault,) = again.faults
+    (case,) = decide(again).cases
+    assert case.fault == fault.id, "both lines are one fault"
+    assert case.state is CaseState.PARKED
+    assert "failed again" in case.because
+
+
+def test_the_same_xid_again_after_its_case_was_closed_opens_another() -> None:
+    line = xid(119, 0)
+    one = snapshot(line)
+    closed = replace(lived(one).cases[0], state=CaseState.CLOSED, since=NOW + 50)
+    again = replace(one, cases=(closed,), faults=faults(line, xid(119, 200)), now=NOW + 200)
+    first, second = decide(again).cases
+    assert first == closed
+    assert second.state is CaseState.FENCED
+    assert second.id == f"{first.id}-2"
+    quiet = replace(one, cases=(closed,), now=NOW + 200)
+    assert decide(quiet).cases == (closed,)
+
+
+def test_a_clock_that_was_set_back_holds_up_no_release() -> None:
+    one = snapshot(xid(79, 0))
+    parked = lived(replace(one, mode=Mode.ISOLATE)).cases[0]
+    released = ask(parked, Order.RELEASE)
+    decision = lived(replace(one, mode=Mode.ISOLATE, cases=(released,), now=NOW - 3600))
+    assert decision.cases[0].state is CaseState.CLOSED
+    assert not [one for one in decision.happenings if one.what is What.LAW]
 
 
 def test_the_same_snapshot_is_the_same_decision() -> None:

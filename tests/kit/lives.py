@@ -68,6 +68,7 @@ class Life:
     states: list[CaseState] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     fired: set[int] = field(default_factory=set)
+    said: list[str] = field(default_factory=list)
 
     def see(self, scene: Scene) -> "Life":
         """Let the table look at a scene once."""
@@ -76,6 +77,7 @@ class Life:
             self.broken += laws.broken_by(step, scene)
             self.case = step.after
             self.states.append(step.after.state)
+            self.said.append(step.after.because)
             self.fired.add(next((n for n, move in enumerate(self.moves) if move is step.move), -1))
             count += 1
         if count >= 12:
@@ -170,10 +172,57 @@ def directed_lives(moves: Sequence[Move] = MOVES) -> list[Life]:
         _stubborn(moves, {EffectKind.RESET}, then={"work": ("train (7)",)}),
         _stubborn(moves, {EffectKind.RESTORE}, then={}),
         Life(moves=moves).play(a_scene()).play(a_scene(now=10.0, relapse="Xid 48")),
+        _stubborn(moves, {EffectKind.UNDRAIN}, then={}),
+        _stubborn(moves, {EffectKind.DRAIN}, then={}),
+        _stubborn(moves, {EffectKind.DRAIN}, then={"mode": Mode.ISOLATE}),
+        # What was asked for before the drain failed must be put back, whatever the drain came to.
+        _stubborn(moves, {EffectKind.DRAIN}, then={"mode": Mode.ISOLATE}, outcome=Outcome.FAILED),
+        _halted(moves, Mode.ISOLATE),
+        _halted(moves, Mode.OBSERVE),
+        _patient_then_observed(moves),
+        _work_came_back(moves),
     ]
 
 
-def _stubborn(moves: Sequence[Move], kinds: set[EffectKind], *, then: dict[str, Any]) -> Life:
+def _work_came_back(moves: Sequence[Move]) -> Life:
+    """Return a life whose work is back at the reset, and whose GPU can then be neither drained nor restored."""
+    life = Life(moves=moves)
+    refused = {EffectKind.RESET}
+    scene = a_scene()
+    for _ in range(30):
+        life.see(scene)
+        effect = life.case.pending()
+        if effect is not None and effect.kind is EffectKind.RESET:
+            scene = a_scene(work=("train (7)",), mode=Mode.ISOLATE)
+            refused |= {EffectKind.DRAIN, EffectKind.RESTORE}
+        hit = effect is not None and effect.kind in refused
+        life.end(Outcome.REFUSED if hit else Outcome.DONE, at=0.0, why="it said no")
+    return life.play(a_scene(mode=Mode.ISOLATE))
+
+
+def _halted(moves: Sequence[Move], mode: Mode) -> Life:
+    """Return a life whose agent comes back in a lesser mode between the undrain and the reset."""
+    life = Life(moves=moves)
+    for _ in range(30):
+        life.see(a_scene())
+        effect = life.end(Outcome.DONE, at=0.0)
+        if effect is not None and effect.kind is EffectKind.UNDRAIN:
+            break
+    return life.play(a_scene(mode=mode))
+
+
+def _patient_then_observed(moves: Sequence[Move]) -> Life:
+    """Return a life whose agent comes back in mode observe while the work of a P1 still runs."""
+    work = ("train (7)",)
+    life = Life(case=a_case(level=Level.P1), moves=moves).play(a_scene(level=Level.P1, work=work))
+    return life.play(a_scene(level=Level.P1, work=work, mode=Mode.OBSERVE)).play(
+        a_scene(level=Level.P1, mode=Mode.OBSERVE)
+    )
+
+
+def _stubborn(
+    moves: Sequence[Move], kinds: set[EffectKind], *, then: dict[str, Any], outcome: Outcome = Outcome.REFUSED
+) -> Life:
     """Return a life in which these effects are refused, and `then` is seen once one was, or the case is fenced."""
     life = Life(moves=moves)
     scene = a_scene()
@@ -181,7 +230,7 @@ def _stubborn(moves: Sequence[Move], kinds: set[EffectKind], *, then: dict[str, 
         life.see(scene)
         effect = life.case.pending()
         hit = effect is not None and effect.kind in kinds
-        life.end(Outcome.REFUSED if hit else Outcome.DONE, at=0.0, why="it said no")
+        life.end(outcome if hit else Outcome.DONE, at=0.0, why="it said no")
         if hit or (life.case.state is CaseState.FENCED and "cleared" in then):
             scene = a_scene(**then)
     return life

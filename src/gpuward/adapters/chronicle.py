@@ -9,6 +9,8 @@ from typing import Any
 from gpuward.model.happening import Happening
 from gpuward.ports import Refused
 
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+"""Without O_NONBLOCK the open of a FIFO that nobody reads would wait for ever."""
 _NAMES = {"before": "from", "after": "to"}
 """The words of the file where Python's own would clash."""
 
@@ -27,7 +29,7 @@ class JsonLines:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._rotate(len(line.encode()))
-            handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(self._path, _FLAGS, 0o600)
             try:
                 _write_whole(handle, line.encode())
                 os.fsync(handle)
@@ -75,7 +77,7 @@ def as_object(happening: Happening) -> dict[str, Any]:
 def _read(line: str) -> dict[str, Any] | None:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ from gpuward.ports import EdgeError, Refused, Unreachable
 
 MOST_BYTES = 1 << 20
 _WAIT_SECONDS = 5.0
+_AT_ONCE = 8
+_WAITING = 256
+"""Callers that may wait at the door."""
 
 Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 class Doorway:
-    """Serves the socket in a thread of its own from `open` to `close`; one caller at a time, each with a deadline."""
+    """Serves the socket in threads of its own from `open` to `close`; a few callers at a time, each with a deadline."""
 
     def __init__(self, path: str, answer: Answer) -> None:
         self._path = Path(path)
@@ -39,7 +43,7 @@ class Doorway:
                 listening.bind(str(self._path))
             finally:
                 os.umask(before)
-            listening.listen(8)
+            listening.listen(_WAITING)
         except OSError as error:
             listening.close()
             raise Refused(f"the socket {self._path} cannot be made ({error.strerror or error})") from error
@@ -59,13 +63,17 @@ class Doorway:
         self._path.unlink(missing_ok=True)
 
     def _serve(self, listening: socket.socket) -> None:
-        while True:
-            try:
-                caller, _ = listening.accept()
-            except OSError:
-                return
-            with caller, contextlib.suppress(OSError):
-                caller.sendall(_line(self._reply(_receive(caller))))
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="doorway") as answering:
+            while True:
+                try:
+                    caller, _ = listening.accept()
+                except OSError:
+                    return
+                answering.submit(self._serve_one, caller)
+
+    def _serve_one(self, caller: socket.socket) -> None:
+        with caller, contextlib.suppress(OSError):
+            caller.sendall(_line(self._reply(_receive(caller))))
 
     def _reply(self, asked: bytes) -> Mapping[str, Any]:
         try:

@@ -20,10 +20,11 @@ _RANDOM_NAME = re.compile(r"[a-z0-9_]{8}")
 
 
 class JsonFile:
-    """Implements Store with the file at `path`, readable by its owner only."""
+    """Implements Store with the file at `path`, readable by its owner only. `remedy` is what helps a broken one."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, remedy: str = "delete it and the watch starts afresh") -> None:
         self._path = Path(path)
+        self._remedy = remedy
 
     def load(self) -> Mapping[str, Any] | None:
         """Return what was saved last, None when the file is not there; Refused when it cannot be used."""
@@ -34,11 +35,11 @@ class JsonFile:
         except OSError as error:
             raise Refused(f"cannot read {self._path}: {error.strerror}; give another --state-dir") from error
         except (ValueError, RecursionError) as error:
-            raise Refused(f"{self._path} is broken; delete it and the watch starts afresh") from error
+            raise Refused(f"{self._path} is broken; {self._remedy}") from error
         match envelope:
             case {"version": int(version), "saved": dict(saved)} if version == _VERSION:
                 return saved
-        raise Refused(f"{self._path} was written by another version of gpuward; delete it and the watch starts afresh")
+        raise Refused(f"{self._path} was written by another version of gpuward; {self._remedy}")
 
     def save(self, saved: Mapping[str, Any]) -> None:
         """Replace the file so that even a power cut leaves the old or the new one; Refused when it cannot."""

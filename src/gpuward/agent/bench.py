@@ -52,6 +52,8 @@ class Tools:
     """The kernel log since boot, as evidence."""
     check: Callable[[str, str | None], None] | None = None
     """The user's own proof of a GPU by address and UUID; raises EdgeError when it fails. None: there is none."""
+    forget: Callable[[], None] = lambda: None
+    """Called when all of them run again."""
     intend: Callable[[tuple[str, ...]], None] = lambda _units: None
     """Takes the units that are about to be stopped, before the first is: they must be started again whatever comes."""
 
@@ -119,9 +121,14 @@ def _drain(job: Job, tools: Tools) -> Result:
     """Turn persistence mode off, which a drain needs, and drain. A GPU that is drained already cannot be asked."""
     try:
         _drain_now(job, tools)
-    except EdgeError:
-        if not tools.driver.is_drained(job.gpu.pci, DRAIN_SECONDS):
-            raise
+    except EdgeError as error:
+        if tools.driver.is_drained(job.gpu.pci, DRAIN_SECONDS):
+            return Result(Outcome.DONE)
+        if isinstance(error, Refused) and job.gpu.persistence:
+            # A refusal leaves no mark, so persistence mode must be as it was.
+            with contextlib.suppress(*((EdgeError,) if job.lost else ())):
+                tools.driver.set_persistence(job.gpu.pci, on=True, deadline_seconds=DRAIN_SECONDS)
+        raise
     return Result(Outcome.DONE)
 
 
@@ -168,7 +175,10 @@ def _restore(job: Job, tools: Tools) -> Result:
             tools.driver.set_persistence(job.gpu.pci, on=True, deadline_seconds=DRAIN_SECONDS)
         except EdgeError as error:
             trouble.append(f"persistence mode could not be put back: {error}")
-    return Result(Outcome.FAILED, "; ".join(trouble)) if trouble else Result(Outcome.DONE)
+    if trouble:
+        return Result(Outcome.FAILED, "; ".join(trouble))
+    tools.forget()
+    return Result(Outcome.DONE)
 
 
 def _reset(job: Job, tools: Tools) -> Result:

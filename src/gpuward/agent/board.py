@@ -87,6 +87,14 @@ def state_of(case: Case | None, seen: Seen) -> str:
     return next((word for word, holds in _STATES if holds(case, seen)), "active")
 
 
+def _waits_for_work(case: Case | None, _seen: Seen) -> bool:
+    return case is not None and case.state is CaseState.FENCED and not case.marks.drained
+
+
+def _is_repaired(case: Case | None, _seen: Seen) -> bool:
+    return case is not None and case.state in {CaseState.REPAIRING, CaseState.VERIFYING}
+
+
 def _is_idle(_case: Case | None, seen: Seen) -> bool:
     return seen.drained and seen.holders is not None and not work_of(seen.holders)
 
@@ -105,8 +113,12 @@ _STATES: tuple[tuple[str, Callable[[Case | None, Seen], bool]], ...] = (
     ("lost", lambda _case, seen: seen.lost),
     ("verified", _in(CaseState.PROBATION)),
     ("resetting", lambda case, _seen: case is not None and _is_resetting(case)),
+    ("suspect", _in(CaseState.SUSPECT)),
+    ("waiting", _waits_for_work),
+    ("repairing", _is_repaired),
     ("idle", _is_idle),
     ("draining", lambda _case, seen: seen.drained),
+    ("undrained", lambda case, _seen: case is not None),
     # The bus alone knows no UUID: the driver did not answer for the GPU.
     ("unknown", lambda _case, seen: seen.reading is None or seen.reading.uuid is None),
 )

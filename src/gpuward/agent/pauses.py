@@ -1,8 +1,11 @@
 """Which units are stopped for which case, kept over a restart: what was stopped is always started again."""
 
 import threading
+from typing import Any
 
-from gpuward.ports import Store
+from gpuward.ports import Refused, Store
+
+REMEDY = "start the services that it names by hand, then delete it"
 
 
 class Pauses:
@@ -16,7 +19,10 @@ class Pauses:
     def load(self) -> None:
         """Take over what was saved. Raises Refused when it cannot be used."""
         saved = self._store.load()
-        self._units = {} if saved is None else {case: tuple(units) for case, units in saved.items()}
+        try:
+            self._units = {} if saved is None else {case: _names(units) for case, units in saved.items()}
+        except TypeError as error:
+            raise Refused(f"the saved list of stopped services cannot be used; {REMEDY}") from error
 
     def of(self, case: str) -> tuple[str, ...]:
         """Return the units of a case."""
@@ -33,3 +39,9 @@ class Pauses:
         with self._lock:
             if self._units.pop(case, None) is not None:
                 self._store.save({name: list(kept) for name, kept in self._units.items()})
+
+
+def _names(units: Any) -> tuple[str, ...]:
+    if not isinstance(units, list) or not all(isinstance(unit, str) for unit in units):
+        raise TypeError
+    return tuple(units)

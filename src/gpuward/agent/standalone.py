@@ -21,7 +21,7 @@ from gpuward.agent.telemetry import Pace, Telemetry
 from gpuward.agent.watch import READ_SECONDS, Outside, Told, Watch
 from gpuward.isolation.brake import Brake
 from gpuward.isolation.decide import Decision, Snapshot, decide
-from gpuward.isolation.machine import ask, settle
+from gpuward.isolation.machine import ask, forgo, settle
 from gpuward.isolation.merge import Merger
 from gpuward.isolation.packed import pack_case, unpack_case
 from gpuward.isolation.saved import SavedError
@@ -36,6 +36,9 @@ ENDED_KEPT = 200
 """Cases that have ended and are still remembered, for people and for counting resets."""
 _SHOWN_DIFFERENTLY = {EffectKind.DRAIN, EffectKind.UNDRAIN, EffectKind.RESET}
 """After these the GPUs are read again at once: what was read before is no longer so."""
+CASES_REMEDY = (
+    "marks of ours may stand: look which GPUs are drained (`nvidia-smi drain`), undo that, then remove the file"
+)
 _NO_WITNESS = "The line is older than this agent, and nothing that can be read now confirms it."
 
 
@@ -131,7 +134,8 @@ class Standalone:
         watch.run(stopped)
 
     def look(self) -> None:
-        """Read the GPUs once, for `board`; nothing is followed and nothing is done."""
+        """Read the GPUs once, for `board`; nothing is followed and nothing is done. Raises Refused as `run` does."""
+        self._load()
         self._telemetry.look(self._cases.values(), self._warn)
 
     def order(self, gpu: str, order: Order) -> None:
@@ -302,12 +306,13 @@ class Standalone:
         if saved is None:
             return
         try:
-            self._cases = {case.id: case for case in map(unpack_case, saved["cases"])}
+            now = self._outside.clock.now()
+            cases = [forgo(unpack_case(one), self._plan.mode, at=now) for one in saved["cases"]]
+            self._cases = {case.id: case for case in cases}
             self._telemetry.unpack(saved)
             self._history = set(saved["history"])
         except (SavedError, KeyError, TypeError) as error:
-            remedy = "look which GPUs are drained, undo that, then remove the file"
-            raise Refused(f"the saved cases cannot be used ({error}); {remedy}") from error
+            raise Refused(f"the saved cases cannot be used ({error}); {CASES_REMEDY}") from error
 
     def _write_all(self, happenings: Iterable[Happening]) -> None:
         for happening in happenings:
@@ -346,9 +351,8 @@ class Standalone:
                 paused=self._pauses.of(case.id),
                 lost=is_lost(case.code, case.kind, self._telemetry.of(case.gpu)),
             )
-            result = perform(job, replace(self._tools, intend=partial(self._pauses.add, case.id)))
-            if effect.kind is EffectKind.RESTORE and result.outcome is Outcome.DONE:
-                self._pauses.remove(case.id)
+            intend, forget = partial(self._pauses.add, case.id), partial(self._pauses.remove, case.id)
+            result = perform(job, replace(self._tools, intend=intend, forget=forget))
             ended = Ended(case.id, effect.number, at=self._outside.clock.now(), result=result)
             case = settle(case, effect.number, result.outcome, at=ended.at, why=result.why)
             self._ended.put(ended)

@@ -32,6 +32,8 @@ Restart=on-failure
 RestartSec=2
 StateDirectory=gpuward
 StateDirectoryMode=0750
+# A reset that is under way is waited for.
+TimeoutStopSec=180
 OOMScoreAdjust=-900
 
 [Install]

@@ -205,7 +205,7 @@ def _add_agent(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     agent.add_argument(
         "--check-command",
         metavar="COMMAND",
-        type=shlex.split,
+        type=_command_words,
         help="your own proof of a repaired GPU; it must end with 0 (see GPUWARD_GPU_UUID in the agent's page)",
     )
     agent.add_argument(
@@ -250,6 +250,16 @@ def _add_state_dir(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--state-dir", metavar="DIR", default=STATE_DIR, help=f"the agent's state folder (default: {STATE_DIR})"
     )
+
+
+def _command_words(text: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"is no command ({error})") from error
+    if not words:
+        raise argparse.ArgumentTypeError("must name a program")
+    return words
 
 
 def _seconds(text: str) -> float:

@@ -11,7 +11,7 @@ from gpuward.cli import wiring
 from gpuward.cli.objects import dumps
 from gpuward.cli.times import as_shown
 from gpuward.isolation.kernel.text import shown
-from gpuward.model.case import ENDED, Order
+from gpuward.model.case import ENDED, Mode, Order
 from gpuward.ports import Refused
 
 Happenings = Callable[[], list[dict[str, Any]]]
@@ -27,6 +27,9 @@ def answer(standalone: Standalone, happenings: Happenings, request: Mapping[str,
         case "release":
             return _order(standalone, request, Order.RELEASE)
         case "retry":
+            mode = standalone.board().mode
+            if mode is not Mode.REPAIR:
+                raise Refused(f"the agent is in mode {mode}: start it with --mode repair, then retry")
             return _order(standalone, request, Order.RETRY)
         case other:
             raise Refused(f"this agent does not know {other!r}; is the command of another version?")
@@ -66,7 +69,7 @@ def status(asked: argparse.Namespace) -> int:
     """Say how the agent and each GPU are; 1 when a GPU is not active."""
     board = wiring.ask_agent(asked.state_dir, {"ask": "status"})
     _print(board, board_text(board), as_json=asked.json)
-    return 0 if all(gpu["state"] == "active" for gpu in board["gpus"]) else 1
+    return 0 if board["gpus"] and all(gpu["state"] == "active" for gpu in board["gpus"]) else 1
 
 
 def why(asked: argparse.Namespace) -> int:
@@ -88,6 +91,8 @@ def retry(asked: argparse.Namespace) -> int:
 
 def _say_order(asked: argparse.Namespace, order: str, then: str) -> int:
     everything = getattr(asked, "all", False)
+    if everything and asked.name is not None:
+        raise wiring.UsageError(f"say {asked.name} or --all, not both")
     if not everything and asked.name is None:
         raise wiring.UsageError("say which: a GPU (number, address, UUID), a case, or --all")
     heard = wiring.ask_agent(asked.state_dir, {"ask": order, "name": asked.name, "all": everything})

@@ -14,12 +14,13 @@ class Brake:
 
     def holds(self, *, gpus: int, isolated_at: Iterable[float], now: float) -> str:
         """Return why one more must wait, empty when it need not. `isolated_at`: when others were taken out."""
-        recent = sorted(at for at in isolated_at if now - at < self.window_seconds)
+        # A moment far ahead is from before the clock was set back: it says nothing.
+        recent = [at for at in isolated_at if abs(now - at) < self.window_seconds]
         most = max(1, floor(self.share * gpus))
         if len(recent) < most:
             return ""
-        opens_seconds = self.window_seconds - (now - recent[-most])
+        minutes = f"{self.window_seconds / 60:.0f} min"
         return (
-            f"{len(recent)} of {gpus} GPUs were taken out within {self.window_seconds / 60:.0f} min, "
-            f"more than looks like hardware; it opens again in {opens_seconds:.0f} s"
+            f"{len(recent)} of {gpus} GPUs were taken out within {minutes}, "
+            f"more than looks like hardware; it opens again {minutes} after they were"
         )

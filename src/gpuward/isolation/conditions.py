@@ -135,6 +135,21 @@ def patient_and_idle(case: Case, scene: Scene) -> bool:
     return patient(case, scene) and settled(case, scene) and idle(case, scene)
 
 
+def halted(case: Case, scene: Scene) -> bool:
+    """Return whether a repair that was begun may not go on, and nothing was reset."""
+    return settled(case, scene) and scene.mode is not Mode.REPAIR and case.newest(EffectKind.RESET) is None
+
+
+def drained_in_vain(case: Case, scene: Scene) -> bool:
+    """Return whether the drain of an urgent case was refused or failed."""
+    return fenced_and_urgent(case, scene) and _newest_is(case, EffectKind.DRAIN, *NOT_DONE)
+
+
+def isolating_undrained(case: Case, scene: Scene) -> bool:
+    """Return whether repair is not allowed, and the drain does not stand."""
+    return isolating(case, scene) and settled(case, scene) and not case.marks.drained
+
+
 def isolating(_case: Case, scene: Scene) -> bool:
     """Return whether repair is not allowed."""
     return scene.mode is not Mode.REPAIR

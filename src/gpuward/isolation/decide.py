@@ -66,9 +66,12 @@ def _opened(snapshot: Snapshot, happenings: list[Happening]) -> Iterator[Case]:
         gpu = fault.pci
         if gpu is None or gpu in busy or not _acts(fault) or _is_dealt_with(fault, snapshot.cases):
             continue
+        before = sum(case.fault == fault.id for case in snapshot.cases)
+        if before and fault.id in snapshot.idle_reasons:
+            continue
         busy.add(gpu)
         case = Case(
-            id=f"c-{fault.id}",
+            id=f"c-{fault.id}-{before + 1}" if before else f"c-{fault.id}",
             node=snapshot.node,
             gpu=gpu,
             gpu_uuid=fault.gpu_uuid,
@@ -104,12 +107,12 @@ def _urgency(fault: Fault) -> tuple[int, bool, float, str]:
 
 
 def _is_dealt_with(fault: Fault, cases: tuple[Case, ...]) -> bool:
-    """Return whether a case was about this fault, or was closed on its GPU after its last line."""
+    """Return whether a case on its GPU goes on, or ended after its last line; what comes later is dealt with anew."""
     last = fault.last.wall
     return any(
-        case.fault == fault.id
-        or (case.state is CaseState.CLOSED and case.gpu == fault.pci and (last is None or last <= case.since))
+        case.state not in ENDED or last is None or last <= case.since
         for case in cases
+        if case.fault == fault.id or (case.state is CaseState.CLOSED and case.gpu == fault.pci)
     )
 
 
@@ -122,7 +125,7 @@ def _scene(case: Case, cases: list[Case], snapshot: Snapshot) -> Scene:
     fault = next((one for one in snapshot.faults if one.id == case.fault), None)
     level = case.level if fault is None else max(fault.verdict.level, Level.P1)
     return Scene(
-        now=snapshot.now,
+        now=_not_before(case, snapshot.now),
         mode=snapshot.mode,
         gpu=snapshot.gpus.get(case.gpu, UNSEEN),
         fault=FaultSight(
@@ -140,12 +143,17 @@ def _scene(case: Case, cases: list[Case], snapshot: Snapshot) -> Scene:
     )
 
 
+def _not_before(case: Case, now: float) -> float:
+    """Return `now`, or the newest moment that the case knows: the clock may have been set back."""
+    return max(now, case.since, *(effect.asked_at for effect in case.effects))
+
+
 def _brake(case: Case, cases: list[Case], snapshot: Snapshot) -> str:
     if case.state is not CaseState.SUSPECT:
         return ""
-    isolated = [_isolated_at(other) for other in cases if other.id != case.id]
+    isolated = {other.gpu: _isolated_at(other) for other in cases if other.gpu != case.gpu}
     return snapshot.brake.holds(
-        gpus=len(snapshot.gpus), isolated_at=[at for at in isolated if at is not None], now=snapshot.now
+        gpus=len(snapshot.gpus), isolated_at=[at for at in isolated.values() if at is not None], now=snapshot.now
     )
 
 
@@ -160,8 +168,9 @@ def _relapse(case: Case, snapshot: Snapshot) -> str:
     reset = next((one for one in reversed(case.effects) if one.kind is EffectKind.RESET), None)
     since = case.since if reset is None or reset.ended_at is None else reset.ended_at
     for fault in snapshot.faults:
-        wall = fault.first.wall
-        if fault.pci == case.gpu and fault.id != case.fault and _acts(fault) and wall is not None and wall >= since:
+        # Lines of the same trouble are one fault, before and after a reset; its newest tells whether it came back.
+        wall = fault.last.wall if fault.id == case.fault else fault.first.wall
+        if fault.pci == case.gpu and _acts(fault) and wall is not None and wall > since:
             return f"{fault.title} ({fault.id})"
     return ""
 
@@ -203,6 +212,7 @@ def _parked_by_law(case: Case, scene: Scene, broken: list[str]) -> Case:
         state=CaseState.PARKED,
         since=scene.now,
         entered_with=len(case.effects),
+        order=None,
         because=f"A law would have been broken: {names}.",
         due="This is a fault of gpuward: report it, look at the GPU by hand, then release.",
     )

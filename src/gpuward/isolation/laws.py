@@ -7,7 +7,7 @@ is about all cases at once, and a test asks it.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gpuward.isolation.conditions import NOT_DONE
-from gpuward.isolation.machine import Step
+from gpuward.isolation.machine import REPAIRS, TOUCHES, Step
 from gpuward.isolation.table import Move, moves_from
 from gpuward.model.case import ENDED, Case, CaseState, Effect, EffectKind, Mode, Order, Outcome
 from gpuward.model.level import Level
@@ -89,16 +89,13 @@ def bounded_resets(step: Step, scene: Scene) -> bool:
 
 
 def observe_does_nothing(step: Step, scene: Scene) -> bool:
-    """In mode observe nothing new is asked for, but the undoing of what an earlier mode did."""
-    undoing = {EffectKind.UNDRAIN, EffectKind.RESTORE}
-    return scene.mode is not Mode.OBSERVE or all(
-        effect.kind in undoing or step.before.state is not CaseState.SUSPECT for effect in _new(step)
-    )
+    """In mode observe nothing is asked for that changes the machine, but the undoing of what an earlier mode did."""
+    return scene.mode is not Mode.OBSERVE or all(effect.kind not in TOUCHES for effect in _new(step))
 
 
 def only_repair_resets(step: Step, scene: Scene) -> bool:
-    """A repair begins in mode repair only."""
-    return scene.mode is Mode.REPAIR or step.move.to is not CaseState.REPAIRING or step.move.stays
+    """A service is stopped and a GPU is reset in mode repair only."""
+    return scene.mode is Mode.REPAIR or all(effect.kind not in REPAIRS for effect in _new(step))
 
 
 def work_of_a_patient_fault_may_end(step: Step, scene: Scene) -> bool:

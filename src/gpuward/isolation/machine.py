@@ -5,11 +5,17 @@ from dataclasses import dataclass, replace
 
 from gpuward.isolation.conditions import NOT_DONE
 from gpuward.isolation.table import MOVES, Move, moves_from
-from gpuward.model.case import ENDED, Case, CaseState, Effect, EffectKind, Order, Outcome
+from gpuward.model.case import ENDED, Case, CaseState, Effect, EffectKind, Mode, Order, Outcome
 from gpuward.model.scene import Scene
 
 MOST_MOVES = 12
 """Moves of one case at one moment; a way of more is a circle."""
+
+
+REPAIRS = frozenset({EffectKind.PAUSE, EffectKind.RESET})
+"""What only mode repair asks for."""
+TOUCHES = REPAIRS | {EffectKind.DRAIN}
+"""What changes the machine, but for the undoing of it: not asked for in mode observe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +49,25 @@ def next_step(case: Case, scene: Scene, *, moves: Sequence[Move] = MOVES) -> Ste
 def ask(case: Case, order: Order) -> Case:
     """Return the case with a person's order; what was tried before does not count against it.
 
-    Only a parked case is tried again, and only one that has not ended is released: else it is returned as it is.
+    Only a parked case is tried again, and not while it is being released; only one that has not ended is released.
     """
-    if case.state in ENDED or (order is Order.RETRY and case.state is not CaseState.PARKED):
+    is_parked = case.state is CaseState.PARKED and case.order is not Order.RELEASE
+    if case.state in ENDED or (order is Order.RETRY and not is_parked):
         return case
     return replace(case, order=order, entered_with=len(case.effects))
+
+
+def forgo(case: Case, mode: Mode, *, at: float) -> Case:
+    """Return the case for an agent that begins in `mode`: what was asked for before and is not allowed now is not done.
+
+    Whether it was done before the agent ended is not known, so it counts as a mark.
+    """
+    allowed = {Mode.OBSERVE: frozenset(), Mode.ISOLATE: TOUCHES - REPAIRS, Mode.REPAIR: TOUCHES}[mode]
+    for effect in case.effects:
+        if effect.outcome is Outcome.ASKED and effect.kind in TOUCHES - allowed:
+            why = f"the agent ended before it was known, and mode {mode} does not allow it"
+            case = settle(case, effect.number, Outcome.FAILED, at=at, why=why)
+    return case
 
 
 def settle(case: Case, number: int, outcome: Outcome, *, at: float, why: str = "") -> Case:
@@ -81,7 +101,7 @@ def _moved(case: Case, move: Move, scene: Scene) -> Case:
 def _asked(case: Case, effects: Iterable[EffectKind], scene: Scene) -> Case:
     """Return the case with the effects asked for that are not idle: nothing is undone twice, or drained twice."""
     for kind in effects:
-        if _is_needed(kind, case):
+        if _is_needed(kind, case) and (scene.mode is not Mode.OBSERVE or kind not in TOUCHES):
             effect = Effect(number=len(case.effects) + 1, kind=kind, asked_at=scene.now)
             case = replace(case, effects=(*case.effects, effect))
     return case

@@ -69,7 +69,14 @@ MOVES: tuple[Move, ...] = (
         due="Undo it by hand, then release: {why}",
     ),
     Move(S.FENCED, when.taken_back, S.FENCED, UNDO, say="The fault was taken back: every mark is undone."),
+    Move(S.FENCED, when.observing, S.FENCED, say="In mode observe nothing more is done; a release undoes what was."),
     Move(S.FENCED, when.now_urgent, S.FENCED, (E.DRAIN,), say="The fault worsened: the GPU is drained."),
+    Move(
+        S.FENCED,
+        when.drained_in_vain,
+        S.SAVING,
+        say="It could not be drained, programs may still start on it: {why}",
+    ),
     Move(S.FENCED, when.fenced_and_urgent, S.SAVING, say="Fenced."),
     Move(S.FENCED, when.patient_and_idle, S.VACATED, (E.DRAIN,), say="Its work has ended: the GPU is drained."),
     Move(S.FENCED, when.patient, S.FENCED, say="Waits for its work to end: {work}"),
@@ -97,6 +104,14 @@ MOVES: tuple[Move, ...] = (
     ),
     Move(
         S.VACATED,
+        when.isolating_undrained,
+        S.PARKED,
+        (E.RESTORE,),
+        say="The GPU is free, it is not drained, and the mode does not allow a repair.",
+        due="Keep work off it by hand, for it is not drained. A reset is due: by hand, or change the mode and retry.",
+    ),
+    Move(
+        S.VACATED,
         when.isolating,
         S.PARKED,
         (E.RESTORE,),
@@ -106,6 +121,14 @@ MOVES: tuple[Move, ...] = (
     Move(S.VACATED, when.unfenced, S.VACATED, (E.EVIDENCE, E.DRAIN), say="It is fenced again before the repair."),
     Move(S.VACATED, when.ready, S.REPAIRING, (E.EVIDENCE, E.PAUSE), say="Evidence is kept, services are stopped."),
     # --- repairing: evidence, services stopped, undrain, reset ----------------------------------------------------
+    Move(
+        S.REPAIRING,
+        when.halted,
+        S.PARKED,
+        (E.DRAIN, E.RESTORE),
+        say="The mode no longer allows the repair that was begun.",
+        due="A reset is due: change the mode to repair and retry, or reset it by hand and release.",
+    ),
     Move(
         S.REPAIRING,
         when.without_evidence,

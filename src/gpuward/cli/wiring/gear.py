@@ -21,7 +21,8 @@ from gpuward.adapters.store import JsonFile
 from gpuward.adapters.sysfs import Sysfs
 from gpuward.adapters.systemd import Systemd
 from gpuward.agent.bench import Tools
-from gpuward.agent.standalone import Keeping
+from gpuward.agent.pauses import REMEDY as PAUSES_REMEDY
+from gpuward.agent.standalone import CASES_REMEDY, Keeping
 from gpuward.agent.watch import Outside
 from gpuward.cli import wiring
 
@@ -84,8 +85,8 @@ def gear_of(asked: argparse.Namespace, warn: Callable[[str], None]) -> Iterator[
                 kernel_log=lambda: kernel_log_text(name),
             ),
             keeping=Keeping(
-                cases=JsonFile(str(folder / "cases.json")),
-                pauses=JsonFile(str(folder / "pauses.json")),
+                cases=JsonFile(str(folder / "cases.json"), remedy=CASES_REMEDY),
+                pauses=JsonFile(str(folder / "pauses.json"), remedy=PAUSES_REMEDY),
                 chronicle=chronicle,
             ),
             happenings=chronicle.happenings,
