@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuward.isolation.catalogue.book import Book
-from gpuward.isolation.catalogue.rules import OPTIONS, PROFILES, RuleBook
+from gpuward.isolation.catalogue.rules import LAW, OPTIONS, PROFILES, RuleBook
 from gpuward.isolation.grade import SEEN_KINDS, Grade, Policy, grade, grade_part
 from gpuward.isolation.terms import Terms
 from gpuward.model.level import LEVELS, FaultClass, Level
@@ -161,8 +161,11 @@ class _Reading:
                 self.wrong(where, f'must be a table: [rules."{rule_id}"]')
             elif rule_id in identities:
                 self._columns(row, _OF_IDENTITIES, where)
-            elif book.rule(rule_id) is not None:
-                self._columns(row, _OF_RULES, where)
+            elif (rule := book.rule(rule_id)) is not None:
+                if rule.law:
+                    self.wrong(where, LAW)
+                else:
+                    self._columns(row, _OF_RULES, where)
             else:
                 self.wrong(where, "there is no such rule; `gpuward explain --list` names them")
         return rows

@@ -149,10 +149,10 @@ def test_the_rules_that_could_change_the_grade_are_named_with_their_source(capsy
 
 def test_rules_are_told_as_the_settings_make_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = tmp_path / "gpuward.toml"
-    config.write_text('rules.R-two-part.enabled = false\nrules."R31-same-gpu".count = 9\n', encoding="utf-8")
+    config.write_text('rules.R-app-repeat.enabled = false\nrules."R31-same-gpu".count = 9\n', encoding="utf-8")
     rules = ask(capsys, "explain", "--json", "xid:31", "--config", config).object()["rules"]
     told = {rule["id"]: rule["say"] for rule in rules}
-    assert "R-two-part" not in told
+    assert "R-app-repeat" not in told
     assert "came 9 times" in told["R31-same-gpu"]
 
 
@@ -191,11 +191,11 @@ def test_a_rule_may_be_named_in_any_case(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_rule_is_told_as_the_settings_make_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = tmp_path / "gpuward.toml"
     config.write_text(
-        'rules.R-two-part.enabled = false\nrules."R31-same-gpu".count = 9\nrules.I-all.gap_seconds = 7200\n', "utf-8"
+        'rules.R-app-repeat.enabled = false\nrules."R31-same-gpu".count = 9\nrules.I-all.gap_seconds = 7200\n', "utf-8"
     )
-    off = ask(capsys, "explain", "--json", "R-two-part", "--config", config).object()
+    off = ask(capsys, "explain", "--json", "R-app-repeat", "--config", config).object()
     assert off["enabled"] is False
-    assert "nothing: the settings turn it off" in ask(capsys, "explain", "R-two-part", "--config", config).out
+    assert "nothing: the settings turn it off" in ask(capsys, "explain", "R-app-repeat", "--config", config).out
     assert "came 9 times" in ask(capsys, "explain", "--json", "R31-same-gpu", "--config", config).object()["say"]
     assert "further apart than 2 h" in ask(capsys, "explain", "I-all", "--config", config).out
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpuward.isolation.live import FACETS_KEPT
 from gpuward.isolation.merge import FAULTS_KEPT, MACHINES_KEPT, UUIDS_KEPT, Merger
-from gpuward.isolation.saved import SavedError
+from gpuward.isolation.saved import FORMAT, SavedError
 from gpuward.model.fault import ChangeKind
 from gpuward.model.level import Level
 from gpuward.model.record import Record, RecordKind
@@ -176,7 +176,7 @@ def test_saved_by_another_version_is_refused() -> None:
     with pytest.raises(SavedError, match="another version"):
         Merger(terms()).unpack({"format": 99})
     with pytest.raises(SavedError, match="cannot be read"):
-        Merger(terms()).unpack({"format": 1, "now": [None, None]})
+        Merger(terms()).unpack({"format": FORMAT, "now": [None, None]})
 
 
 def test_lines_without_a_name_are_of_the_first_machine_that_is_named() -> None:

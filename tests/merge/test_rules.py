@@ -465,9 +465,10 @@ def test_settings_change_windows_and_counts_and_turn_rules_off() -> None:
 
 def test_wrong_settings_are_all_named() -> None:
     with pytest.raises(RuleError) as wrong:
-        load_rules().tuned({"R-none": {}, "R31-same-gpu": {"say": "x"}})
+        load_rules().tuned({"R-none": {}, "R31-same-gpu": {"say": "x"}, "R-origin": {"enabled": False}})
     assert "R-none" in str(wrong.value)
     assert "rules.R31-same-gpu.say" in str(wrong.value)
+    assert "rules.R-origin: is a law" in str(wrong.value)
 
 
 GOOD = """

@@ -68,23 +68,23 @@ def test_every_setting_is_read() -> None:
         ('levels."xid:" = "P1"', "a.toml, line 1, levels.xid:: names no fault"),
         ('[classes]\n"xid:92" = "hw"', "a.toml, line 2, classes.xid:92: 'hw' is unknown"),
         ("rules = 3", 'a.toml, line 1, rules: must be tables such as [rules."R31-same-gpu"]'),
-        ("[rules]\nR-origin = 3", 'a.toml, line 2, rules.R-origin: must be a table: [rules."R-origin"]'),
+        ("[rules]\nR79-line = 3", 'a.toml, line 2, rules.R79-line: must be a table: [rules."R79-line"]'),
         (
             "[rules.R-nope]\ncount = 2",
             "a.toml, line 1, rules.R-nope: there is no such rule; `gpuward explain --list` names them",
         ),
-        ("[rules.R-origin]\nwaits = true", "a.toml, line 2, rules.R-origin.waits: cannot be set here"),
-        ("[rules.R-origin]\ngap_seconds = 3", "a.toml, line 2, rules.R-origin.gap_seconds: cannot be set here"),
+        ("[rules.R79-line]\nwaits = true", "a.toml, line 2, rules.R79-line.waits: cannot be set here"),
+        ("[rules.R79-line]\ngap_seconds = 3", "a.toml, line 2, rules.R79-line.gap_seconds: cannot be set here"),
         ("[rules.I-all]\ncount = 3", "a.toml, line 2, rules.I-all.count: cannot be set here"),
-        ("[rules.R-origin]\ncount = 0", "a.toml, line 2, rules.R-origin.count: must be a whole number, 1 or more"),
-        ("[rules.R-origin]\ncount = 2.5", "a.toml, line 2, rules.R-origin.count: must be a whole number, 1 or more"),
-        ('[rules.R-origin]\ncount = "2"', "a.toml, line 2, rules.R-origin.count: must be a whole number, 1 or more"),
-        ("[rules.R-origin]\ncount = true", "a.toml, line 2, rules.R-origin.count: must be a whole number, 1 or more"),
-        ("[rules.R-origin]\nenabled = 1", "a.toml, line 2, rules.R-origin.enabled: must be true or false"),
+        ("[rules.R79-line]\ncount = 0", "a.toml, line 2, rules.R79-line.count: must be a whole number, 1 or more"),
+        ("[rules.R79-line]\ncount = 2.5", "a.toml, line 2, rules.R79-line.count: must be a whole number, 1 or more"),
+        ('[rules.R79-line]\ncount = "2"', "a.toml, line 2, rules.R79-line.count: must be a whole number, 1 or more"),
+        ("[rules.R79-line]\ncount = true", "a.toml, line 2, rules.R79-line.count: must be a whole number, 1 or more"),
+        ("[rules.R79-line]\nenabled = 1", "a.toml, line 2, rules.R79-line.enabled: must be true or false"),
         *(
             (
-                f"[rules.R-origin]\nbefore_seconds = {value}",
-                "a.toml, line 2, rules.R-origin.before_seconds: must be a number of seconds, 0 or more",
+                f"[rules.R79-line]\nbefore_seconds = {value}",
+                "a.toml, line 2, rules.R79-line.before_seconds: must be a number of seconds, 0 or more",
             )
             for value in ("-1", "nan", "inf", "true", '"60"', "[60]", "2026-11-30")
         ),
@@ -92,6 +92,13 @@ def test_every_setting_is_read() -> None:
 )
 def test_a_mistake_is_named_with_its_line_and_its_field(text: str, mistake: str) -> None:
     assert mistakes(text) == [mistake]
+
+
+@pytest.mark.parametrize("law", ["R-origin", "R-two-part"])
+@pytest.mark.parametrize("column", ["enabled = false", "enabled = true", "count = 1", "before_seconds = 5", "x = 1"])
+def test_a_law_can_neither_be_tuned_nor_turned_off(law: str, column: str) -> None:
+    (mistake,) = mistakes(f"[rules.{law}]\n{column}")
+    assert mistake.startswith(f"a.toml, line 1, rules.{law}: is a law: settings can neither tune it nor turn it off")
 
 
 def test_what_is_allowed_is_said() -> None:
@@ -111,7 +118,7 @@ profile = "x"
 "xid:5" = "hw"
 [rules."R31-same-gpu"]
 count = -1
-[rules."R-origin"]
+[rules."R79-line"]
 count = -1
 """
     assert [mistake.partition(":")[0] for mistake in mistakes(text)] == [
@@ -119,25 +126,25 @@ count = -1
         "a.toml, line 4, levels.xid",
         "a.toml, line 6, classes.xid",
         "a.toml, line 8, rules.R31-same-gpu.count",
-        "a.toml, line 10, rules.R-origin.count",
+        "a.toml, line 10, rules.R79-line.count",
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("rules = {R-origin = {count = 0}}", 1),
-        ("\n[rules]\nR-origin = {count = 0}", 3),
-        ("\n[rules]\nR-origin.count = 0", 3),
-        ("\nrules.R-origin.count = 0", 2),
-        ('\n[ rules . "R-origin" ] # x\n\n  count=0 # y', 4),
-        ("\r\n[rules.R-origin]\r\ncount = 0\r\n", 3),
-        ("[rules]\n[rules.I-all]\ngap_seconds = 1\n[rules.R-origin]\ncount = 0", 5),
+        ("rules = {R79-line = {count = 0}}", 1),
+        ("\n[rules]\nR79-line = {count = 0}", 3),
+        ("\n[rules]\nR79-line.count = 0", 3),
+        ("\nrules.R79-line.count = 0", 2),
+        ('\n[ rules . "R79-line" ] # x\n\n  count=0 # y', 4),
+        ("\r\n[rules.R79-line]\r\ncount = 0\r\n", 3),
+        ("[rules]\n[rules.I-all]\ngap_seconds = 1\n[rules.R79-line]\ncount = 0", 5),
     ],
 )
 def test_the_line_is_found_however_the_table_is_written(text: str, line: int) -> None:
     (mistake,) = mistakes(text)
-    assert mistake.startswith(f"a.toml, line {line}, rules.R-origin.count: ")
+    assert mistake.startswith(f"a.toml, line {line}, rules.R79-line.count: ")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +172,7 @@ toml_keys = st.sampled_from(
         "x",
         'levels."xid:5"',
         "rules.I-all.gap_seconds",
-        "rules.R-origin.count",
+        "rules.R79-line.count",
     ]
 )
 
@@ -281,7 +288,9 @@ def test_a_file_that_cannot_be_read_is_exit_code_2(capsys: pytest.CaptureFixture
     for config in (tmp_path, latin, tmp_path / ("x" * 300)):
         answer = ask(capsys, "scan", "--config", config, "/dev/null")
         assert (answer.code, answer.out) == (2, "")
-        assert f"--config: {config} cannot be read" in answer.err or "there is no file" in answer.err
+        reasons = ("cannot be read", "is no regular file", "there is no file")
+        assert f"--config: {config}" in answer.err or "there is no file" in answer.err
+        assert any(reason in answer.err for reason in reasons)
 
 
 def test_a_file_that_an_editor_of_windows_wrote_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

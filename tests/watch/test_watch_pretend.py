@@ -101,6 +101,51 @@ def test_a_45_that_waits_when_the_watch_is_restarted_is_p1_though_nothing_more_i
     assert told[0].change.fault.id == world.told[0].change.fault.id
 
 
+def test_the_time_while_no_watch_ran_counts_for_a_45_that_waits() -> None:
+    world = World()
+    (began,) = world.watch(world.ring(1, TORN), seconds=10)
+    world.clock.wait(40)
+    (worse,) = world.watch(seconds=90)
+    assert said([worse]) == [("worsened", 45, "P1")]
+    assert 60 <= worse.at - began.at <= 63
+
+
+def test_a_45_whose_minute_passed_while_no_watch_ran_is_p1_seconds_after_the_start() -> None:
+    world = World()
+    world.watch(world.ring(1, TORN), seconds=3)
+    world.clock.wait(3600)
+    started = world.clock.now()
+    (worse,) = world.watch(seconds=30)
+    assert said([worse]) == [("worsened", 45, "P1")]
+    assert worse.at - started <= 6
+
+
+def test_a_clock_set_back_while_no_watch_ran_takes_nothing_from_a_wait() -> None:
+    world = World()
+    (began,) = world.watch(world.ring(1, TORN), seconds=10)
+    world.clock.step(-7200)
+    (worse,) = world.watch(seconds=90)
+    assert said([worse]) == [("worsened", 45, "P1")]
+    assert 60 <= worse.at + 7200 - began.at <= 65
+
+
+def test_a_restart_again_and_again_does_not_put_off_a_verdict() -> None:
+    world = World()
+    (began,) = world.watch(world.ring(1, TORN), seconds=2)
+    told = [one for _ in range(40) for one in world.watch(seconds=2)]
+    told += world.watch(seconds=7)
+    assert said(told) == [("worsened", 45, "P1")]
+    assert told[0].at - began.at <= 92
+
+
+def test_a_45_of_a_silent_machine_is_settled_while_another_one_goes_on_writing() -> None:
+    world = World(origin=TEXT)
+    chatter = [At(at, syslog(at, "usb 1-1: new device").replace("gpu-17", "gpu-18")) for at in range(2, 90)]
+    told = world.watch(At(1, syslog(1, TORN)), *chatter, seconds=95)
+    assert said(told) == [("began", 45, "P2"), ("worsened", 45, "P1")]
+    assert 60 <= told[1].at - told[0].at <= 63
+
+
 def test_a_45_that_waits_is_explained_by_what_was_written_while_no_watch_ran() -> None:
     world = World()
     world.watch(world.ring(1, TORN), seconds=3)
@@ -325,8 +370,8 @@ def test_lines_that_are_nothing_of_ours_move_the_saved_place_every_few_seconds()
         lambda _text: "[]",
         lambda _text: "{}",
         lambda text: text.replace('"merger"', '"mergers"'),
-        lambda text: text.replace('"moment"', '"moments"'),
-        lambda text: text.replace('"format": 1', '"format": 0'),
+        lambda text: text.replace('"rested_at"', '"rested"'),
+        lambda text: text.replace('"format": 2', '"format": 0'),
         lambda text: text.replace('"recent"', '"decent"'),
         lambda text: text.replace('"P0"', '"P7"'),
         lambda text: text.replace('"merger": {', '"merger": [], "was": {'),

@@ -11,7 +11,7 @@ from gpuward.isolation.saved import SavedError
 from gpuward.model.fault import Change
 from gpuward.model.gpu import Gpu
 from gpuward.model.record import Record
-from gpuward.model.signal import NEVER, Gap, Moment, Signal
+from gpuward.model.signal import Gap, Moment, Signal
 from gpuward.ports import Clock, EdgeError, Inventory, KernelLog, Origin, Processes, Refused, Store, Unreachable
 
 READ_SECONDS = 1.0
@@ -22,6 +22,9 @@ MOST_FAILURES = 30
 """How often in a row a log that was read before may be out of reach before the watch gives up."""
 _FRESH_SECONDS = 60.0
 """How old a line may be for its pid to still mean the same process."""
+_CATCH_UP_SECONDS = 5.0
+"""How long at least a watch that goes on reads what was written meanwhile before it lets that time pass for what waits:
+the lines may hold the cause, and the log's own program may need a moment to start."""
 _STAMP_SECONDS = 1.0
 """How far a live line's stamp may lie behind: many are of whole seconds, and the kernel's clock runs a little off."""
 
@@ -80,10 +83,10 @@ class Watch:
         self._gpus: dict[str, Gpu] = {}
         self._cursor: str | None = None
         self._saved_cursor: str | None = None
-        self._moment = NEVER
         self._resumed = False
         self._began = 0.0
-        self._last_line = 0.0
+        self._rested = 0.0
+        self._caught_up = True
         self._next_save = 0.0
         self._warned: dict[str, str] = {}
         self._heard = False
@@ -94,7 +97,7 @@ class Watch:
 
         Raises EdgeError when the log cannot be read (any more).
         """
-        self._began = self._last_line = self._outside.clock.monotonic()
+        self._began = self._rested = self._outside.clock.monotonic()
         origin = self._outside.log.origin()
         self._host = origin.node
         # Said after the beginning was noted: whoever reads it may take what comes from here on as new.
@@ -116,7 +119,6 @@ class Watch:
         signals = self._signals()
         monotonic = self._outside.clock.monotonic()
         if signals:
-            self._last_line = monotonic
             self._renew(reader)
         told = False
         for signal in signals:
@@ -124,7 +126,7 @@ class Watch:
                 self._warn(_of_gap(signal))
             else:
                 told = self._read(reader, signal) or told
-        told = self._pass_time(reader, monotonic - self._last_line) or told
+        told = self._pass_time(reader, monotonic, quiet=not signals) or told
         if self._each_round is not None:
             # Before the place is saved: what a line leads to must not be lost when we end between the two.
             self._read_seconds = min(READ_SECONDS, self._each_round(self._merger))
@@ -152,16 +154,20 @@ class Watch:
         self._cursor = signal.cursor
         record = reader.read(signal)
         if record is None:
-            return self._tell_all(self._merger.advance(reader.moment(), boot=reader.boot))
+            return self._tell_all(self._merger.advance(reader.moment(), boot=reader.boot, node=reader.node))
         return self._tell_all(self._merger.step(self._with_holder(record)))
 
-    def _pass_time(self, reader: KernelReader, silent_seconds: float) -> bool:
-        """Let the log's own time go on while nothing is written: a verdict that waits is due all the same."""
-        newest = reader.moment()
-        if newest == NEVER:
-            newest = self._moment
-        later = _plus(newest, silent_seconds)
-        return self._tell_all(self._merger.advance(later, boot=reader.boot))
+    def _pass_time(self, reader: KernelReader, monotonic: float, *, quiet: bool) -> bool:
+        """Let time go on for what writes nothing: a verdict that waits is due all the same."""
+        if not self._caught_up:
+            age_seconds = self._age_seconds(reader.moment())
+            fresh = quiet or age_seconds is None or age_seconds <= _FRESH_SECONDS
+            self._caught_up = fresh and monotonic - self._began >= _CATCH_UP_SECONDS
+            if not self._caught_up:
+                return False
+        seconds = monotonic - self._rested
+        self._rested = monotonic
+        return self._tell_all(self._merger.rest(seconds))
 
     def _tell_all(self, changes: list[Change]) -> bool:
         now = self._outside.clock.now()
@@ -214,19 +220,23 @@ class Watch:
             saved = None if store is None else store.load()
             if saved is not None:
                 self._merger.unpack(saved["merger"])
-                self._moment = _moment_of(saved["moment"])
+                self._count_downtime(float(saved["rested_at"]))
         except (Refused, SavedError, KeyError, TypeError, ValueError, AttributeError) as error:
             self._warn(f"the saved state is not used, the log is read from its start: {error}")
             self._merger = self._new_merger()
             return None
         return saved
 
+    def _count_downtime(self, rested_at: float) -> None:
+        """Count the time since the last watch as one of silence; a clock that was set back tells of none."""
+        self._rested -= max(0.0, self._outside.clock.now() - rested_at)
+        self._caught_up = False
+
     def _resume(self, origin: Origin, saved: Mapping[str, Any] | None) -> None:
         """Go on where the last watch stopped, unless the log has begun anew since, as the kernel's does at a boot."""
         if saved is None:
             return
         if origin.boot not in (None, saved.get("boot")):
-            self._moment = Moment(wall=self._moment.wall, uptime=None)
             return
         cursor = saved.get("cursor")
         if not isinstance(cursor, str):
@@ -240,15 +250,14 @@ class Watch:
         store = self._outside.store
         if store is None:
             return
-        newest = reader.moment()
-        silent_seconds = self._outside.clock.monotonic() - self._last_line
-        moment = _plus(self._moment if newest == NEVER else newest, silent_seconds)
+        clock = self._outside.clock
+        rested_at = clock.now() - (clock.monotonic() - self._rested)
         try:
             store.save(
                 {
                     "cursor": self._cursor,
                     "boot": reader.boot,
-                    "moment": [moment.wall, moment.uptime],
+                    "rested_at": rested_at,
                     "reader": reader.pack(),
                     "merger": self._merger.pack(),
                 }
@@ -306,19 +315,6 @@ class Watch:
         reader.renew(now=self._outside.clock.now(), boot_time=origin.boot_time)
         if not self._gpus:
             self._learn_gpus()
-
-
-def _plus(moment: Moment, seconds: float) -> Moment:
-    return Moment(
-        wall=None if moment.wall is None else moment.wall + seconds,
-        uptime=None if moment.uptime is None else moment.uptime + seconds,
-    )
-
-
-def _moment_of(saved: Any) -> Moment:
-    """Return the moment that was saved. Raises TypeError or ValueError when it is none."""
-    wall, uptime = (None if seconds is None else float(seconds) for seconds in saved)
-    return Moment(wall=wall, uptime=uptime)
 
 
 def _of_gap(gap: Gap) -> str:

@@ -198,6 +198,7 @@ def sentence_of(rule: Rule) -> str:
         count=rule.count if rule.count > 1 else "several",
         code="of this code",
         within=span(rule.before_seconds),
+        after=span(rule.after_seconds),
         facility="user or another",
     )
     said = rule.say.format_map(words)

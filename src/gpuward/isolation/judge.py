@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 from gpuward.isolation.catalogue.rules import COMPANION, Rule
@@ -47,6 +48,7 @@ class _Draft:
     covers_seconds: float = 0
     cleared: bool = False
     parks: bool = False
+    sated: tuple[str, ...] = ()
 
 
 def judge(live: LiveFault, rules: Iterable[Rule], around: Around, *, now: Moment | None) -> Verdict:
@@ -65,9 +67,12 @@ def judge(live: LiveFault, rules: Iterable[Rule], around: Around, *, now: Moment
         rules=[],
     )
     for rule in rules:
-        if rule.requires.issubset(draft.rules) and rule.unless.isdisjoint(draft.rules):
+        if (not rule.requires or rule.requires.issubset(draft.rules)) and (
+            not rule.unless or rule.unless.isdisjoint(draft.rules)
+        ):
             _hear(rule, draft, live, around=around, now=now)
     live.explainer_last = _seen_from(live, draft.explainer) if draft.explainer else None
+    live.sated = frozenset(draft.sated)
     live.covers_seconds = max(draft.covers_seconds, live.gap_seconds)
     return _settle(draft, live)
 
@@ -102,6 +107,8 @@ def _hear(rule: Rule, draft: _Draft, live: LiveFault, *, around: Around, now: Mo
         _apply(rule, draft, live, found=())
         return
     found = _companions(rule, live, around)
+    if len(found) >= _LOOKED_AT or (found and _one_is_enough(rule)):
+        draft.sated += (rule.id,)
     if found:
         _apply(rule, draft, live, found=found)
     elif rule.waits and now is not None and _still_open(rule, live, now):
@@ -111,63 +118,82 @@ def _hear(rule: Rule, draft: _Draft, live: LiveFault, *, around: Around, now: Mo
 
 
 def _still_open(rule: Rule, live: LiveFault, now: Moment) -> bool:
-    return elapsed_seconds(live.since, now, same_boot=True) <= rule.after_seconds
+    return elapsed_seconds(live.waits_from, now, same_boot=True) <= rule.after_seconds
 
 
 def _companions(rule: Rule, live: LiveFault, around: Around) -> tuple[LiveFault, ...]:
-    """Return the faults that satisfy the rule, newest first; empty when they are too few or too alike."""
+    """Return the faults that satisfy the rule, newest first; empty when they are too few or too alike.
+
+    A flood of faults asks this most: what tells most of them apart for the least is looked at first.
+    """
+    wanted = rule.companion
+    if wanted is None:
+        return ()
     found: list[LiveFault] = []
+    shared = _to_share(rule.key, live.pci is not None and None in live.instances)
     for other in around.candidates(rule, live):
-        if _is_companion(rule, live, other):
-            found.append(other)
-            if len(found) >= _LOOKED_AT:
-                break
+        if other is live:
+            # Only a rule that counts repeats may count the fault itself; a cause is always another fault.
+            if (rule.count == 1 and not rule.spread) or not fits(wanted, other, solo=True):
+                continue
+        elif not _stands_by(rule, live, other, shared=shared):
+            continue
+        found.append(other)
+        if len(found) >= _LOOKED_AT:
+            break
     if len(found) < rule.count or not all(len(_spread(word, found)) >= least for word, least in rule.spread.items()):
         return ()
     return tuple(found)
 
 
-def _is_companion(rule: Rule, live: LiveFault, other: LiveFault) -> bool:
-    if other is live:
-        # Only a rule that counts repeats may count the fault itself; a cause is always another fault.
-        return rule.companion is not None and (rule.count > 1 or bool(rule.spread)) and _matches(rule, other, solo=True)
+def _stands_by(rule: Rule, live: LiveFault, other: LiveFault, *, shared: tuple["_Shared", ...]) -> bool:
+    """Return whether another fault of the same machine is one that the rule looks for."""
+    for same in shared:
+        if not same(live, other):
+            return False
+    wanted, verdict = rule.companion, other.verdict
+    solo = verdict.explained_by is None and not verdict.waits
+    if wanted is None or (wanted.solo is not None and wanted.solo is not solo):
+        return False
+    if other.user_record and not live.user_record:
+        return False
+    same_boot = live.boot == other.boot
     return (
-        (live.user_record or not other.user_record)
-        and _matches(rule, other, solo=other.solo)
-        and _in_window(rule, live, other)
-        and all(_shares(word, live, other) for word in rule.key)
+        elapsed_seconds(other.last, live.since, same_boot=same_boot) <= rule.before_seconds
+        and elapsed_seconds(live.since, other.first, same_boot=same_boot) <= rule.after_seconds
+        and fits(wanted, other, solo=solo)
     )
 
 
-def _matches(rule: Rule, other: LiveFault, *, solo: bool) -> bool:
-    return rule.companion is not None and fits(rule.companion, other, solo=solo)
-
-
-def _in_window(rule: Rule, live: LiveFault, other: LiveFault) -> bool:
-    same_boot = same_clock(live, other)
-    behind = elapsed_seconds(other.last, live.since, same_boot=same_boot)
-    ahead = elapsed_seconds(live.since, other.first, same_boot=same_boot)
-    return behind <= rule.before_seconds and ahead <= rule.after_seconds
-
-
-def _shares(word: str, live: LiveFault, other: LiveFault) -> bool:
-    """Return whether both have the same value of a key word; an unknown value is never the same."""
-    return _SHARED[word](live, other)
-
-
 def _same_gpu(live: LiveFault, other: LiveFault) -> bool:
-    return live.pci is not None and live.pci == other.pci and live.machine == other.machine
+    if live.pci is None or live.pci != other.pci or live.machine != other.machine:
+        return False
+    here, there = live.instances, other.instances
+    # A line without an instance speaks about the whole GPU.
+    return here == there or None in here or None in there or not here.isdisjoint(there)
 
 
-_SHARED: Mapping[str, Callable[[LiveFault, LiveFault], bool]] = {
+_Shared = Callable[[LiveFault, LiveFault], bool]
+_SHARED: Mapping[str, _Shared] = {
     "gpu": _same_gpu,
     "other_gpu": lambda live, other: other.pci not in (None, live.pci) and live.machine == other.machine,
-    "node": lambda live, other: live.machine == other.machine,
     "code": lambda live, other: live.code == other.code,
-    "sm": lambda live, other: _same_gpu(live, other) and not live.sms.isdisjoint(other.sms),
-    "link": lambda live, other: _same_gpu(live, other) and not live.links.isdisjoint(other.links),
+    "sm": lambda live, other: not live.sms.isdisjoint(other.sms) and _same_gpu(live, other),
+    "link": lambda live, other: not live.links.isdisjoint(other.links) and _same_gpu(live, other),
     "job": lambda live, other: not live.jobs.isdisjoint(other.jobs),
 }
+_CHEAPEST_FIRST = ("code", "gpu", "other_gpu", "link", "sm", "job")
+
+
+@lru_cache(maxsize=1024)
+def _to_share(key: tuple[str, ...], whole_gpu: bool) -> tuple[_Shared, ...]:  # noqa: FBT001  a cache wants it plain
+    """Return what tells whether two faults have the same value of each key word; an unknown value is never the same.
+
+    Candidates are of the same machine, and where the key names a GPU that is known, of this one: then only faults of a
+    GPU instance need to be told apart.
+    """
+    words = set(key) - {"node", "gpu" if whole_gpu else ""}
+    return tuple(_SHARED[word] for word in sorted(words, key=_CHEAPEST_FIRST.index))
 
 
 def _spread(word: str, found: Iterable[LiveFault]) -> set[Any]:
@@ -178,8 +204,7 @@ def _spread(word: str, found: Iterable[LiveFault]) -> set[Any]:
 
 def _apply(rule: Rule, draft: _Draft, live: LiveFault, *, found: tuple[LiveFault, ...]) -> None:
     """Write into the draft what the rule says."""
-    # The root is named, not another consequence of it: what nothing explains goes first, then the worst.
-    cause = max(found, key=lambda other: (other.verdict.explained_by is None, other.base.level), default=None)
+    cause = _cause(found) if _names_cause(rule) else None
     words = _words(rule, live, found, cause)
     draft.rules.append(rule.id)
     draft.says.append(rule.say.format_map(words))
@@ -197,6 +222,43 @@ def _apply(rule: Rule, draft: _Draft, live: LiveFault, *, found: tuple[LiveFault
         draft.explainer = cause
         draft.explained_by = cause.id if cause else label_of_code(live)
         draft.covers_seconds = rule.before_seconds
+
+
+def _one_is_enough(rule: Rule) -> bool:
+    """Return whether a further companion changes nothing: the rule counts none, and all have the same name."""
+    counts = rule.count > 1 or rule.spread or any("{count}" in words for words in (rule.say, rule.action, rule.adds) if words)
+    wanted = rule.companion
+    same_name = wanted is not None and len(wanted.codes) == 1 and not wanted.kinds and "gpu" in rule.key
+    return not counts and (same_name or not _names_cause(rule)) and not rule.explains and COMPANION not in (rule.raise_to, rule.fault_class)
+
+
+def _names_cause(rule: Rule) -> bool:
+    return (
+        rule.explains
+        or COMPANION in (rule.raise_to, rule.fault_class)
+        or any("{companion}" in words for words in (rule.say, rule.action, rule.adds) if words)
+    )
+
+
+def _cause(found: Iterable[LiveFault]) -> LiveFault | None:
+    """Return the one to name: the root, not another consequence of it; then the worst; then the one that came first."""
+    cause: LiveFault | None = None
+    worst = (False, Level.IGNORE)
+    for other in found:
+        rank = _rank(other)
+        if cause is None or rank > worst or (rank == worst and _is_earlier(other, cause)):
+            cause, worst = other, rank
+    return cause
+
+
+def _is_earlier(other: LiveFault, cause: LiveFault) -> bool:
+    """Return whether it came first; where no clock tells, it stands further up in the log."""
+    earlier_seconds = elapsed_seconds(other.first, cause.first, same_boot=same_clock(other, cause))
+    return earlier_seconds > 0 or (earlier_seconds == 0 and other.order < cause.order)
+
+
+def _rank(other: LiveFault) -> tuple[bool, Level]:
+    return (other.verdict.explained_by is None, other.base.level)
 
 
 def label_of_code(live: LiveFault) -> str:
@@ -254,12 +316,13 @@ class _Words(dict[str, Any]):
 
 
 def _words(rule: Rule, live: LiveFault, found: tuple[LiveFault, ...], cause: LiveFault | None) -> _Words:
-    """Return {companion}, {count}, {code}, {within}, {facility} and the fault's own details."""
+    """Return {companion}, {count}, {code}, {within}, {after}, {facility} and the fault's own details."""
     words = _Words(live.details)
     words.update(
         count=len(_spread("gpu", found)) if "gpu" in rule.spread else len(found),
         code=live.code,
         within=span(rule.before_seconds),
+        after=span(rule.after_seconds),
         facility=live.facility,
     )
     if cause is not None:

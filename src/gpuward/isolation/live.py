@@ -48,6 +48,10 @@ class LiveFault:
     last: Moment
     since: Moment
     """Where its present verdict counts from: the first line, or the first one that its explanation no longer covers."""
+    heard_at: Moment
+    """The time of its machine when its newest line came; later than `last` where lines come late."""
+    waits_from: Moment
+    """The time of its machine when the line came that its present verdict counts from: it is held from then."""
     gap_seconds: float
     linger_seconds: float
     """How long after its last line something may still change it."""
@@ -67,10 +71,18 @@ class LiveFault:
     links: set[int] = field(default_factory=set)
     sms: set[tuple[int, int]] = field(default_factory=set)
     jobs: set[str] = field(default_factory=set)
+    instances: set[int | None] = field(default_factory=set)
+    """The MIG GPU instances that its lines name; None for a line that names none."""
     head: list[tuple[int, str]] = field(default_factory=list)
     """Its first lines, number and text; plain pairs, since a storm keeps and drops many."""
     tail: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=EVIDENCE_KEPT))
     retired: bool = False
+    wait_seconds: float = 0
+    """How long it is held, while it is."""
+    sated: frozenset[str] = frozenset()
+    """Rules that found as many companions as are ever counted: one more changes nothing."""
+    order: int = 0
+    """Its place among all that the index remembers: a later one is greater."""
 
     @property
     def kind(self) -> str:
@@ -122,9 +134,11 @@ class LiveFault:
             self.tail.append(line)
 
     def note_facets(self, record: Record) -> bool:
-        """Remember link, GPC/TPC and job of the line; return whether one of them is new."""
+        """Remember link, GPC/TPC, job and GPU instance of the line; return whether one of them is new."""
         details = record.details
-        before = len(self.links) + len(self.sms) + len(self.jobs)
+        before = len(self.links) + len(self.sms) + len(self.jobs) + len(self.instances)
+        if len(self.instances) < FACETS_KEPT:
+            self.instances.add(None if record.mig is None else record.mig.gi)
         if record.link is not None and len(self.links) < FACETS_KEPT:
             self.links.add(record.link)
         if "tpc" in details and len(self.sms) < FACETS_KEPT:
@@ -132,7 +146,7 @@ class LiveFault:
         job = details.get("job") or record.process
         if job and len(self.jobs) < FACETS_KEPT:
             self.jobs.add(job)
-        return before != len(self.links) + len(self.sms) + len(self.jobs)
+        return before != len(self.links) + len(self.sms) + len(self.jobs) + len(self.instances)
 
 
 def elapsed_seconds(earlier: Moment, later: Moment, *, same_boot: bool) -> float:
@@ -159,19 +173,27 @@ def look_up(details: Mapping[str, Any], path: str) -> Any:
 
 def fits(selector: Selector, live: LiveFault, *, solo: bool) -> bool:
     """Return whether the selector speaks about this fault; `solo` says whether nothing explains it."""
-    return (
-        selector.could_be(live.kind, live.code)
-        and selector.certain in (None, live.certain)
-        and selector.user_record in (None, live.user_record)
-        and selector.solo in (None, solo)
-        and not any(name in live.details for name in selector.lacks)
-        and all(_allows(values, look_up(live.details, path)) for path, values in selector.details.items())
-    )
+    if (
+        (selector.certain is not None and selector.certain is not live.certain)
+        or (selector.user_record is not None and selector.user_record is not live.user_record)
+        or (selector.solo is not None and selector.solo is not solo)
+        or not selector.could_be(live.base.kind, live.code)
+    ):
+        return False
+    for name in selector.lacks:
+        if name in live.details:
+            return False
+    return not selector.details or fits_details(selector, live.details)
 
 
 def fits_record(selector: Selector, record: Record) -> bool:
     """Return whether the details that the selector asks for stand in this one line."""
-    return all(_allows(values, look_up(record.details, path)) for path, values in selector.details.items())
+    return fits_details(selector, record.details)
+
+
+def fits_details(selector: Selector, details: Mapping[str, Any]) -> bool:
+    """Return whether the details that the selector asks for stand among these."""
+    return all(_allows(values, look_up(details, path)) for path, values in selector.details.items())
 
 
 def _allows(values: tuple[Any, ...], value: Any) -> bool:

@@ -1,11 +1,10 @@
 """Many lines, one fault: which lines belong together, and when a verdict is due. What the rules say is in judge.
 
 The engine knows no rule by name: identities, windows, counts and keys are rows of the rule book. It is a fold over
-records in the order they come, so how they are cut into batches changes nothing. It follows the records' own time.
+records in the order they come, so how they are cut into batches changes nothing. It follows the records' own time,
+that of each machine for itself.
 """
 
-import math
-from collections import OrderedDict, deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,19 +13,18 @@ from gpuward.isolation.catalogue.rules import Rule
 from gpuward.isolation.grade import Grade
 from gpuward.isolation.judge import judge, same_clock
 from gpuward.isolation.live import LiveFault, elapsed_seconds, fits_record
+from gpuward.isolation.replay import Replays
 from gpuward.isolation.saved import FORMAT, SavedError, pack_fault, unpack_fault
 from gpuward.isolation.terms import InForce, Terms
+from gpuward.isolation.timeline import Timeline
 from gpuward.model.fault import Change, ChangeKind, Fault, Verdict
 from gpuward.model.record import Record, RecordKind
 from gpuward.model.signal import NEVER, Moment
 
 FAULTS_KEPT = 4096
 """Faults remembered, going on or over: a node has far fewer in a week; more is a flood, and the oldest is let go."""
-REPLAYS_KEPT = 32768
-REPLAYS_SAVED = 2048
-"""Records known again after a restart: the kernel's ring holds a few thousand lines, of which few are ours."""
 UUIDS_KEPT = 4096
-MACHINES_KEPT = 4096
+MACHINES_KEPT = 65536
 """Machines of a central log told apart; those beyond share one number."""
 
 Key = tuple[Any, ...]
@@ -40,15 +38,11 @@ class Merger:
         self._in_force = InForce(terms)
         self._index = Index()
         self._open: dict[Key, LiveFault] = {}
-        self._going: OrderedDict[float, OrderedDict[str, LiveFault]] = OrderedDict()
-        self._waiting: deque[LiveFault] = deque()
+        self._timelines: dict[int, Timeline] = {}
         self._uuids: dict[tuple[int, str], str] = {}
         self._machines: dict[str, int] = {}
-        self._seen: dict[int, Key] = {}
-        self._now: Moment = NEVER
-        self._boot: str | None = None
         self._last_machine = 0
-        self._recent: deque[Key] = deque(maxlen=REPLAYS_SAVED)
+        self._replays = Replays()
 
     def learn_uuid(self, pci: str, uuid: str, *, node: str | None) -> None:
         """Remember the UUID of a GPU, from the driver's list or from a line."""
@@ -58,18 +52,16 @@ class Merger:
     def step(self, record: Record) -> list[Change]:
         """Take one record; return what changed, in order."""
         grade = self._terms.grade(record)
-        if grade is not None and self._replayed(record):
+        loaded = record.kind is RecordKind.DRIVER_LOADED
+        if (grade is not None or loaded) and self._replays.knows(record):
             return []
         machine = self._last_machine = self._machine(record.node)
-        changes = self.advance(record.moment, boot=record.boot)
-        if record.kind is RecordKind.GPU_UUID:
-            uuid = record.details.get("uuid")
-            if uuid and record.pci:
-                self.learn_uuid(record.pci, uuid, node=record.node)
-            return changes
-        if grade is None:
-            return changes
+        changes = self.advance(record.moment, boot=record.boot, node=record.node)
         user_record = record.facility not in (None, "kern") and "accept_user_records" not in self._terms.options
+        if grade is None:
+            if not user_record:
+                self._learn(record, machine)
+            return changes
         key = (machine, *_identity_key(record, grade), user_record)
         live = self._open.get(key)
         if live is None or self._is_over(live, record):
@@ -78,31 +70,34 @@ class Merger:
             self._absorb(live, record, grade, changes)
         return changes
 
-    def advance(self, moment: Moment, *, boot: str | None) -> list[Change]:
-        """Let time pass to `moment` of `boot`: what waited is settled, what nothing can change any more is closed."""
+    def advance(self, moment: Moment, *, boot: str | None, node: str | None = None) -> list[Change]:
+        """Let time pass to `moment` of `boot` on a machine: what waited is settled, what nothing can change is closed.
+
+        Without `node` it is the machine of the newest record. Time does not go back within a boot.
+        """
         changes: list[Change] = []
         if moment.wall is None and moment.uptime is None:
             return changes
-        self._now = moment
-        self._boot = boot
-        while self._waiting and self._wait_is_over(self._waiting[0]):
-            live = self._waiting.popleft()
-            if live.verdict.waits and not live.retired:
-                self._rejudge(live, changes)
-        for linger_seconds in sorted(self._going):
-            going = self._going[linger_seconds]
-            while going:
-                oldest = next(iter(going.values()))
-                if self._passed_seconds(oldest.last, oldest) <= linger_seconds:
-                    break
-                self._retire(oldest, changes)
+        timeline = self._timelines.get(self._last_machine if node is None else self._machine(node))
+        if timeline is not None:
+            timeline.hear(moment, boot)
+            self._settle(timeline, changes)
+        return changes
+
+    def rest(self, seconds: float) -> list[Change]:
+        """Let so much time pass on every machine that no line was heard of since the last rest."""
+        changes: list[Change] = []
+        for timeline in list(self._timelines.values()):
+            timeline.rest(seconds)
+            self._settle(timeline, changes)
         return changes
 
     def finish(self) -> list[Change]:
         """Settle what waits and close every fault: the log has ended."""
         changes: list[Change] = []
-        while self._waiting:
-            self._rejudge(self._waiting.popleft(), changes, ended=True)
+        for timeline in self._timelines.values():
+            for live in timeline.held():
+                self._rejudge(live, changes, ended=True)
         for live in list(self._index.faults.values()):
             if not live.retired:
                 self._retire(live, changes)
@@ -116,13 +111,16 @@ class Merger:
         """Return all that is remembered as JSON values; `unpack` goes on from there as if nothing had happened."""
         return {
             "format": FORMAT,
-            "now": [self._now.wall, self._now.uptime],
-            "boot": self._boot,
             "machine": self._last_machine,
             "faults": [pack_fault(live) for live in self._index.faults.values()],
-            "going": [live.id for going in self._going.values() for live in going.values()],
-            "waiting": [live.id for live in self._waiting],
-            "recent": [list(place) for place in self._recent],
+            "going": [live.id for timeline in self._timelines.values() for live in timeline.faults()],
+            "open": [live.id for live in self._open.values()],
+            "waiting": [live.id for timeline in self._timelines.values() for live in timeline.held()],
+            "timelines": [
+                [machine, timeline.now.wall, timeline.now.uptime, timeline.boot]
+                for machine, timeline in self._timelines.items()
+            ],
+            "recent": self._replays.pack(),
             "uuids": [[machine, pci, uuid] for (machine, pci), uuid in self._uuids.items()],
             "machines": list(self._machines),
         }
@@ -135,24 +133,23 @@ class Merger:
         if packed.get("format") != FORMAT:
             raise SavedError(f"saved by another version (format {packed.get('format')!r}, expected {FORMAT})")
         try:
-            self._now = Moment(*packed["now"])
-            self._boot = packed["boot"]
             self._last_machine = packed["machine"]
             self._uuids = {(machine, pci): uuid for machine, pci, uuid in packed["uuids"]}
             self._machines = {node: number for number, node in enumerate(packed["machines"])}
             for row in packed["faults"]:
                 self._index.add(unpack_fault(row))
+            for machine, wall, uptime, boot in packed["timelines"]:
+                self._timelines[machine] = Timeline(now=Moment(wall, uptime), boot=boot)
             for fault_id in packed["going"]:
-                self._go_on(self._index.faults[fault_id])
-            self._waiting.extend(self._index.faults[fault_id] for fault_id in packed["waiting"])
-            self._recent.extend(tuple(place) for place in packed["recent"])
+                live = self._index.faults[fault_id]
+                self._timelines[live.machine].go_on(live)
+            for fault_id in packed["waiting"]:
+                live = self._index.faults[fault_id]
+                self._timelines[live.machine].wait(live, self._in_force.wait_seconds(live.kind, live.code))
+            self._open = {live.key: live for live in map(self._index.faults.__getitem__, packed["open"])}
+            self._replays.unpack(packed["recent"])
         except (KeyError, TypeError, ValueError) as error:
             raise SavedError(f"what was saved cannot be read: {error!r}") from error
-        self._seen.update((hash(place), place) for place in self._recent)
-
-    def _go_on(self, live: LiveFault) -> None:
-        self._open[live.key] = live
-        self._going.setdefault(live.linger_seconds, OrderedDict())[live.id] = live
 
     def _machine(self, node: str | None) -> int:
         """Return the number of a machine: lines that name none are of the first one that is named."""
@@ -170,20 +167,24 @@ class Merger:
     def _is_over(self, live: LiveFault, record: Record) -> bool:
         return live.retired or elapsed_seconds(live.last, record.moment, same_boot=True) > live.gap_seconds
 
-    def _passed_seconds(self, earlier: Moment, live: LiveFault) -> float:
-        """Return how long ago that was; for ever when the machine has started again since and no clock tells."""
-        same_boot = self._is_now_of(live)
-        no_wall = earlier.wall is None or self._now.wall is None
-        if no_wall and not same_boot and live.machine == self._last_machine:
-            return math.inf
-        return elapsed_seconds(earlier, self._now, same_boot=same_boot)
+    def _learn(self, record: Record, machine: int) -> None:
+        """Take what a line of the kernel tells that is no fault by itself."""
+        if record.kind is RecordKind.DRIVER_LOADED:
+            self._end_identities(record, machine)
+        elif record.kind is RecordKind.GPU_UUID and record.pci and record.details.get("uuid"):
+            self.learn_uuid(record.pci, record.details["uuid"], node=record.node)
 
-    def _is_now_of(self, live: LiveFault) -> bool:
-        """Return whether the newest line is of the same boot of the same machine."""
-        return live.boot == self._boot and live.machine == self._last_machine
+    def _end_identities(self, record: Record, machine: int) -> None:
+        """Let a loaded driver begin anew: the same line after it is another fault. What goes on is still judged."""
+        for live in list(self._timelines[machine].faults()) if machine in self._timelines else ():
+            same_boot = live.boot == record.boot
+            if self._open.get(live.key) is live and elapsed_seconds(live.last, record.moment, same_boot=same_boot) >= 0:
+                del self._open[live.key]
 
     def _begin(self, key: Key, record: Record, grade: Grade, *, changes: list[Change]) -> None:
         identity = self._in_force.identity(record.code if record.kind is RecordKind.XID else None)
+        timeline = self._timelines.setdefault(key[0], Timeline())
+        timeline.hear(record.moment, record.boot)
         live = LiveFault(
             key=key,
             machine=key[0],
@@ -196,6 +197,8 @@ class Merger:
             first=record.moment,
             last=record.moment,
             since=record.moment,
+            heard_at=_heard_at(record, timeline),
+            waits_from=_heard_at(record, timeline),
             gap_seconds=identity.gap_seconds,
             linger_seconds=max(identity.gap_seconds, self._in_force.latest_change_seconds(grade.kind, record.code)),
             facility=record.facility,
@@ -212,7 +215,8 @@ class Merger:
         while live.id in self._index.faults:
             live.id += "+"
         self._index.add(live)
-        self._go_on(live)
+        self._open[key] = live
+        timeline.go_on(live)
         self._rejudge(live, changes, kind=ChangeKind.BEGAN)
         self._touch_others(live, changes)
         while len(self._index.faults) > FAULTS_KEPT:
@@ -225,7 +229,9 @@ class Merger:
         part_only = record.part in {"severity", "data"}
         live.count += not part_only
         live.last = _later(live.last, record.moment)
-        self._going[live.linger_seconds].move_to_end(live.id)
+        timeline = self._timelines[live.machine]
+        timeline.go_on(live)
+        live.heard_at = _heard_at(record, timeline)
         live.keep(record)
         live.node = live.node or record.node
         if live.pid is None:
@@ -238,6 +244,8 @@ class Merger:
         if changed or self._explanation_is_stale(live, record.moment):
             if not changed:
                 live.since = record.moment
+                live.waits_from = live.heard_at
+                timeline.stop_waiting(live)
             self._rejudge(live, changes)
             self._touch_others(live, changes)
 
@@ -285,44 +293,55 @@ class Merger:
         self, live: LiveFault, changes: list[Change], *, kind: ChangeKind | None = None, ended: bool = False
     ) -> None:
         was = live.verdict
+        timeline = self._timelines[live.machine]
         live.verdict = judge(
             live,
             self._in_force.about(live.kind, live.code),
             self._index,
-            now=None if ended else self._now_for(live),
+            now=None if ended else timeline.now_for(live),
         )
-        if live.verdict.waits and not was.waits:
-            self._waiting.append(live)
+        if not live.verdict.waits:
+            timeline.stop_waiting(live)
+        elif not was.waits:
+            timeline.wait(live, self._in_force.wait_seconds(live.kind, live.code))
         kind = kind or _kind_of_change(was, live.verdict)
         if kind is not None:
             changes.append(
                 Change(kind=kind, fault=self._snapshot(live), was=None if kind is ChangeKind.BEGAN else was.level)
             )
 
-    def _now_for(self, live: LiveFault) -> Moment:
-        """Return the newest moment on the clocks that this fault shares."""
-        return self._now if self._is_now_of(live) else Moment(wall=self._now.wall, uptime=None)
-
     def _touch_others(self, live: LiveFault, changes: list[Change]) -> None:
         """Judge again the faults that wait for one like this, or that one like this may still change."""
         for rule in self._in_force.touched_by(live.kind, live.code):
             for other in list(self._index.near(rule.subject, rule, live)):
-                if other is not live and not other.retired and self._in_reach(rule, other, live):
+                if (
+                    other is not live
+                    and not other.retired
+                    and rule.id not in other.sated
+                    and self._in_reach(rule, other, live)
+                ):
                     self._rejudge(other, changes)
 
     def _in_reach(self, rule: Rule, other: LiveFault, live: LiveFault) -> bool:
         return elapsed_seconds(other.since, live.first, same_boot=same_clock(other, live)) <= rule.after_seconds
 
-    def _wait_is_over(self, live: LiveFault) -> bool:
-        if not live.verdict.waits or live.retired:
-            return True
-        return self._passed_seconds(live.since, live) > self._in_force.wait_seconds(live.kind, live.code)
+    def _settle(self, timeline: Timeline, changes: list[Change]) -> None:
+        for live in timeline.due():
+            # One that is settled may settle another.
+            if live.verdict.waits:
+                timeline.stop_waiting(live)
+                self._rejudge(live, changes)
+        for live in timeline.over():
+            self._retire(live, changes)
 
     def _retire(self, live: LiveFault, changes: list[Change]) -> None:
         if live.verdict.waits:
             self._rejudge(live, changes, ended=True)
         live.retired = True
-        self._going[live.linger_seconds].pop(live.id, None)
+        timeline = self._timelines[live.machine]
+        timeline.let_go(live)
+        if not timeline.going:
+            del self._timelines[live.machine]
         if self._open.get(live.key) is live:
             del self._open[live.key]
         changes.append(Change(kind=ChangeKind.CLOSED, fault=self._snapshot(live), was=live.verdict.level))
@@ -333,34 +352,17 @@ class Merger:
         uuid = None if live.pci is None else self._uuids.get((live.machine, live.pci))
         return live.snapshot(uuid)
 
-    # --- the same line again ---------------------------------------------------------------------------------------
-
-    def _replayed(self, record: Record) -> bool:
-        """Return whether this record was taken before: the same place of the same log, or a copy in another section.
-
-        A copy is known by its fraction of a second; stamps of whole seconds may well be alike.
-        """
-        here = (record.source, record.frame, record.boot)
-        moment = record.moment
-        place = (record.source, record.boot, record.cursor)
-        self._recent.append(place)
-        places = [hash(place)]
-        if moment.uptime is not None or (moment.wall is not None and moment.wall % 1):
-            text = record.details.get("message") or record.text
-            places.append(hash((record.code, record.pci, record.pid, record.part, text, moment.uptime or moment.wall)))
-        known = places[0] in self._seen or (len(places) > 1 and self._seen.get(places[1], here) != here)
-        for known_by in places:
-            self._seen.setdefault(known_by, here)
-        while len(self._seen) > REPLAYS_KEPT:
-            del self._seen[next(iter(self._seen))]
-        return known
-
 
 def _identity_key(record: Record, grade: Grade) -> Key:
     """Return what makes two lines the same fault while they are close in time (R-identity)."""
     family = "xid" if grade.kind == "xid_unknown" else "sxid" if grade.kind.startswith("sxid") else grade.kind
     minor = record.details.get("minor") if record.pci is None else None
     return (record.boot, record.pci, minor, family, record.code)
+
+
+def _heard_at(record: Record, timeline: Timeline) -> Moment:
+    """Return when a line came: one that comes late is waited for as long as any other."""
+    return NEVER if record.moment == NEVER else timeline.now
 
 
 def _short(cursor: str) -> str:

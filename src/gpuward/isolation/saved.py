@@ -12,7 +12,7 @@ from gpuward.model.gpu import Mig
 from gpuward.model.level import LEVELS, FaultClass
 from gpuward.model.signal import Moment
 
-FORMAT = 1
+FORMAT = 2
 
 
 class SavedError(ValueError):
@@ -33,6 +33,9 @@ def pack_fault(live: LiveFault) -> dict[str, Any]:
         "first": _pack_moment(live.first),
         "last": _pack_moment(live.last),
         "since": _pack_moment(live.since),
+        "heard_at": _pack_moment(live.heard_at),
+        "waits_from": _pack_moment(live.waits_from),
+        "sated": sorted(live.sated),
         "gap_seconds": live.gap_seconds,
         "linger_seconds": live.linger_seconds,
         "facility": live.facility,
@@ -50,6 +53,7 @@ def pack_fault(live: LiveFault) -> dict[str, Any]:
         "links": sorted(live.links),
         "sms": sorted(live.sms),
         "jobs": sorted(live.jobs),
+        "instances": sorted(live.instances, key=lambda gi: -1 if gi is None else gi),
         "head": [list(line) for line in live.head],
         "tail": [list(line) for line in live.tail],
         "retired": live.retired,
@@ -97,6 +101,9 @@ def _unpack(packed: Mapping[str, Any]) -> LiveFault:
         first=Moment(*packed["first"]),
         last=Moment(*packed["last"]),
         since=Moment(*packed["since"]),
+        heard_at=Moment(*packed["heard_at"]),
+        waits_from=Moment(*packed["waits_from"]),
+        sated=frozenset(packed["sated"]),
         mig=None if packed["mig"] is None else Mig(*packed["mig"]),
         details=dict(packed["details"]),
         verdict=_unpack_verdict(packed["verdict"]),
@@ -104,6 +111,7 @@ def _unpack(packed: Mapping[str, Any]) -> LiveFault:
         links=set(packed["links"]),
         sms={(gpc, tpc) for gpc, tpc in packed["sms"]},
         jobs=set(packed["jobs"]),
+        instances=set(packed["instances"]),
         head=[(line, text) for line, text in packed["head"]],
         tail=deque(((line, text) for line, text in packed["tail"]), maxlen=EVIDENCE_KEPT),
     )

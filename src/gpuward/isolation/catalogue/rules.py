@@ -17,6 +17,7 @@ SPREADS = frozenset({"gpu", "job"})
 PROFILES = frozenset({"default", "nvidia", "intent"})
 OPTIONS = frozenset({"lower_48", "accept_user_records"})
 TUNABLE = frozenset({"before_seconds", "after_seconds", "count", "gap_seconds", "enabled"})
+LAW = "is a law: settings can neither tune it nor turn it off; take it out of the settings"
 _SELECTOR = frozenset({"kinds", "codes", "not_codes", "details", "lacks", "certain", "user_record", "solo"})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 
@@ -83,6 +84,7 @@ class Rule:
     unless_option: str | None = None
     requires: frozenset[str] = frozenset()
     unless: frozenset[str] = frozenset()
+    law: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,9 @@ class RuleBook:
         known = {rule.id for rule in self.rules} | {identity.id for identity in self.identities}
         if name not in known:
             return [f"rules.{name}: there is no such rule; `gpuward explain --list` names them"]
+        rule = self.rule(name)
+        if rule is not None and rule.law:
+            return [f"rules.{name}: {LAW}"]
         return [
             f"rules.{name}.{column}: cannot be set; allowed are {', '.join(sorted(TUNABLE))}"
             for column in row
@@ -224,6 +229,7 @@ class _Reading:
             unless_option=self._option(row, "unless_option", where),
             requires=frozenset(row.get("requires", ())),
             unless=frozenset(row.get("unless", ())),
+            law=row.get("law", False) is True,
         )
         if read.companion is not None and not read.key:
             self.wrong(where, "a companion needs a key")

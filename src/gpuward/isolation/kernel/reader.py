@@ -102,6 +102,11 @@ class KernelReader:
         return self._at.name
 
     @property
+    def node(self) -> str | None:
+        """The machine of the newest line, as records name it."""
+        return self._context.node if self._machine is None else shown(self._machine)
+
+    @property
     def gpu_uuids(self) -> dict[str, str]:
         """UUID by canonical address, as printed in this boot."""
         return self._at.gpu_uuids
