@@ -107,7 +107,7 @@ def _hear(rule: Rule, draft: _Draft, live: LiveFault, *, around: Around, now: Mo
         _apply(rule, draft, live, found=())
         return
     found = _companions(rule, live, around)
-    if len(found) >= _LOOKED_AT or (found and _one_is_enough(rule)):
+    if len(found) >= _LOOKED_AT:
         draft.sated += (rule.id,)
     if found:
         _apply(rule, draft, live, found=found)
@@ -222,14 +222,6 @@ def _apply(rule: Rule, draft: _Draft, live: LiveFault, *, found: tuple[LiveFault
         draft.explainer = cause
         draft.explained_by = cause.id if cause else label_of_code(live)
         draft.covers_seconds = rule.before_seconds
-
-
-def _one_is_enough(rule: Rule) -> bool:
-    """Return whether a further companion changes nothing: the rule counts none, and all have the same name."""
-    counts = rule.count > 1 or rule.spread or any("{count}" in words for words in (rule.say, rule.action, rule.adds) if words)
-    wanted = rule.companion
-    same_name = wanted is not None and len(wanted.codes) == 1 and not wanted.kinds and "gpu" in rule.key
-    return not counts and (same_name or not _names_cause(rule)) and not rule.explains and COMPANION not in (rule.raise_to, rule.fault_class)
 
 
 def _names_cause(rule: Rule) -> bool:
