@@ -307,7 +307,7 @@ def _begin_at_the_end(state: Path) -> None:
         gpus=frozenset(),
     )
     _, terms = wiring.judgement(None, None)
-    place = {"cursor": f"k{_newest()}", "boot": origin.boot, "moment": [None, None]}
+    place = {"cursor": f"k{_newest()}", "boot": origin.boot, "rested_at": SystemClock().now()}
     kept = {"reader": KernelReader(context).pack(), "merger": Merger(terms).pack()}
     JsonFile(str(state / "watch.json")).save({**place, **kept})
 
