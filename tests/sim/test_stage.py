@@ -33,7 +33,7 @@ def test_every_part_ends_as_it_should(shown: "subprocess.CompletedProcess[str]")
 @pytest.mark.parametrize(
     ("gpu", "story"),
     [
-        ("0000:ab:00", ["suspect -> fenced", "drain asked", "vacated -> parked", "parked -> closed"]),
+        ("0000:ab:00", ["suspect -> fenced", "drain asked", "-> parked", "parked -> closed"]),
         ("0000:44:00", ["drain done", "vacated -> repairing", "reset done", "probation -> closed"]),
         ("0000:18:00", ["No drain while work holds it", "fenced -> vacated", "reset done", "probation -> closed"]),
         ("0000:3b:00", ["P1 by xid:31", "ignore by xid:45 R45-consequence", "reset done", "probation -> closed"]),
