@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from gpuward.adapters.logfile import FinishedLog
 from gpuward.model.signal import Gap, Signal
 from gpuward.ports import EdgeError, Refused, Tally, Unreachable
+from tests.kit.followed import texts
 
 NEEDLES = (b"NVRM", b"SXid", b"AER: ", b"PCIe Bus Error", b"Linux version")
 GOOD = b"[    7.000000] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
@@ -31,10 +32,6 @@ def read_all(place: str | BinaryIO, needles: tuple[bytes, ...] = NEEDLES) -> tup
 
 def read_bytes(content: bytes) -> tuple[list[Signal | Gap], Tally]:
     return read_all(io.BytesIO(content))
-
-
-def texts(came: Sequence[Signal | Gap]) -> list[str]:
-    return [one.text for one in came if isinstance(one, Signal)]
 
 
 def places(came: Sequence[Signal | Gap]) -> list[tuple[int, str]]:

@@ -4,39 +4,14 @@ import os
 import re
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from gpuward.adapters.follow import FollowedFile
-from gpuward.model.signal import Gap, Signal
+from gpuward.model.signal import Signal
 from gpuward.ports import Origin, Refused
-
-
-def texts(came: Sequence[Signal | Gap]) -> list[str]:
-    return [one.text for one in came if isinstance(one, Signal)]
-
-
-def gaps(came: Sequence[Signal | Gap]) -> list[str]:
-    return [one.why for one in came if isinstance(one, Gap)]
-
-
-def cursors(came: Sequence[Signal | Gap]) -> list[str]:
-    return [one.cursor for one in came if isinstance(one, Signal)]
-
-
-def drain(log: FollowedFile) -> list[Signal | Gap]:
-    """Read until nothing came for a while."""
-    came: list[Signal | Gap] = []
-    while more := log.read(0.12):
-        came += more
-    return came
-
-
-def add(file: Path, text: bytes) -> None:
-    with file.open("ab") as out:
-        out.write(text)
+from tests.kit.followed import add, cursors, drain, gaps, texts
 
 
 @pytest.fixture

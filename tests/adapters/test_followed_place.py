@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,32 +10,8 @@ from hypothesis import strategies as st
 
 from gpuward.adapters.follow import FollowedFile
 from gpuward.adapters.logfile import FinishedLog
-from gpuward.model.signal import Gap, Signal
-
-
-def texts(came: Sequence[Signal | Gap]) -> list[str]:
-    return [one.text for one in came if isinstance(one, Signal)]
-
-
-def gaps(came: Sequence[Signal | Gap]) -> list[str]:
-    return [one.why for one in came if isinstance(one, Gap)]
-
-
-def cursors(came: Sequence[Signal | Gap]) -> list[str]:
-    return [one.cursor for one in came if isinstance(one, Signal)]
-
-
-def drain(log: FollowedFile) -> list[Signal | Gap]:
-    """Read until nothing came for a while."""
-    came: list[Signal | Gap] = []
-    while more := log.read(0.12):
-        came += more
-    return came
-
-
-def add(file: Path, text: bytes) -> None:
-    with file.open("ab") as out:
-        out.write(text)
+from gpuward.model.signal import Signal
+from tests.kit.followed import add, cursors, drain, gaps, texts
 
 
 @pytest.fixture

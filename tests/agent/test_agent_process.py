@@ -3,101 +3,17 @@
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuward.sim.machines import machine as machines
-from gpuward.sim.machines.machine import Machine
+from tests.kit.ward import Ward, until
 
 pytestmark = pytest.mark.xdist_group("agent")
-SLOWEST_SECONDS = 60.0
-
-
-@dataclass
-class Ward:
-    """A pretend machine, and the agents that are started on it one after the other."""
-
-    machine: Machine
-    state: Path
-
-    def words(self, mode: str, *more: str) -> list[str]:
-        """Return the command line of an agent here."""
-        return [
-            *(sys.executable, "-m", "gpuward", "agent", "--standalone", "--mode", mode),
-            *("--kernel-log", str(self.machine.log), "--state-dir", str(self.state)),
-            *("--proc-root", str(self.machine.proc), "--dev-root", str(self.machine.dev)),
-            *("--probation-seconds", "1", "--poll-seconds", "1", "--read-seconds", "5", "--node", "gpu-pretend-1"),
-            *more,
-        ]
-
-    @contextmanager
-    def agent(self, mode: str, *more: str) -> "Iterator[subprocess.Popen[str]]":
-        """Run an agent while the body runs; it watches when the body begins."""
-        with subprocess.Popen(
-            self.words(mode, *more),
-            env=self.machine.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            try:
-                assert process.stderr is not None
-                line = process.stderr.readline()
-                while line and " in mode " not in line:
-                    line = process.stderr.readline()
-                assert line, "the agent ended at once"
-                yield process
-            finally:
-                process.kill()
-
-    def ask(self, *words: str) -> tuple[int, Any]:
-        """Ask the running agent; return the exit code and the JSON answer, or its words."""
-        done = subprocess.run(
-            [sys.executable, "-m", "gpuward", *words, "--state-dir", str(self.state), "--json"],
-            env=self.machine.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr
-
-    def journal(self) -> list[dict[str, Any]]:
-        """Return what happened."""
-        file = self.state / "journal.jsonl"
-        return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
-
-    def moves(self) -> list[str]:
-        """Return the states that cases moved to."""
-        return [one["to"] for one in self.journal() if one["what"] == "moved"]
-
-    def done(self) -> list[str]:
-        """Return the effects that were done, in order."""
-        return [one["effect"] for one in self.journal() if one.get("outcome") == "done"]
-
-
-@pytest.fixture
-def ward(tmp_path: Path) -> Ward:
-    machine = machines.build(tmp_path / "machine", count=4)
-    if shutil.which("cc"):
-        machine.nvml()
-    return Ward(machine, tmp_path / "state")
-
-
-def until(seen: Callable[[], Any], what: str) -> None:
-    end = time.monotonic() + SLOWEST_SECONDS
-    while not seen():
-        assert time.monotonic() < end, f"never: {what}"
-        time.sleep(0.05)
 
 
 def gpu(ward: Ward, index: int) -> Any:
@@ -160,9 +76,7 @@ def test_tools_that_hang_are_unknown_not_healthy(ward: Ward) -> None:
 
 def test_the_second_agent_on_a_state_folder_is_refused(ward: Ward) -> None:
     with ward.agent("observe"):
-        second = subprocess.run(
-            ward.words("observe"), env=ward.machine.environment(), capture_output=True, text=True, check=False
-        )
+        second = ward.ended("observe")
     assert second.returncode == 3
     assert "another agent" in second.stderr
     assert "Traceback" not in second.stderr
@@ -190,13 +104,7 @@ def test_nonsense_at_the_door_is_answered_and_harmless(ward: Ward) -> None:
 
 
 def test_once_says_how_the_gpus_are(ward: Ward) -> None:
-    done = subprocess.run(
-        ward.words("observe", "--once", "--json"),
-        env=ward.machine.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ward.ended("observe", "--once", "--json")
     assert done.returncode == 0
     assert [one["state"] for one in json.loads(done.stdout)["gpus"]] == ["active"] * 4
 
@@ -205,13 +113,7 @@ def test_once_knows_what_an_earlier_agent_drained(ward: Ward) -> None:
     with ward.agent("isolate"):
         ward.machine.inject(1, 48)
         until(lambda: "parked" in ward.moves(), "the GPU is parked")
-    done = subprocess.run(
-        ward.words("observe", "--once", "--json"),
-        env=ward.machine.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ward.ended("observe", "--once", "--json")
     assert done.returncode == 1
     assert [one["state"] for one in json.loads(done.stdout)["gpus"]] == ["active", "parked", "active", "active"]
 
@@ -223,9 +125,7 @@ def test_once_knows_what_an_earlier_agent_drained(ward: Ward) -> None:
 def test_a_state_that_cannot_be_used_is_a_sentence_that_forgets_no_mark(ward: Ward, name: str, content: str) -> None:
     ward.state.mkdir()
     (ward.state / name).write_text(content)
-    done = subprocess.run(
-        ward.words("observe"), env=ward.machine.environment(), capture_output=True, text=True, check=False
-    )
+    done = ward.ended("observe")
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
     assert "starts afresh" not in done.stderr

@@ -1,9 +1,7 @@
 """The loop of one server on what its readings show, over pretend ports and on a pretend machine."""
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +10,11 @@ from gpuward.agent.telemetry import SILENT
 from gpuward.model.case import CaseState, Mode
 from gpuward.model.happening import What
 from gpuward.model.node import EccCounts, NvLink, Remap
-from gpuward.sim.machines import machine as machines
-from tests.agent.test_agent_process import Ward, until
 from tests.agent.test_standalone import DOUBLE_BIT, DRAIN, Server
 from tests.kit.merging import GPU_A, GPU_B, GPU_C
 from tests.kit.pretend import At
 from tests.kit.pretend_driver import hung
+from tests.kit.ward import Ward, until
 
 S = CaseState
 PENDING = Remap(pending=True, failed=False)
@@ -244,14 +241,6 @@ def test_a_state_from_before_there_were_findings_is_used() -> None:
     server.cases.save({name: saved[name] for name in ("cases", "memory", "history")})
     server.live(seconds=700)
     assert cases(server) == {GPU_A: S.CLOSED}
-
-
-@pytest.fixture
-def ward(tmp_path: Path) -> Ward:
-    machine = machines.build(tmp_path / "machine", count=4)
-    if shutil.which("cc"):
-        machine.nvml()
-    return Ward(machine, tmp_path / "state")
 
 
 @pytest.mark.xdist_group("agent")

@@ -2,17 +2,14 @@
 
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gpuward.model.happening import Happening
+from gpuward.model.happening import Happening, as_object
 from gpuward.ports import Refused
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
 """Without O_NONBLOCK the open of a FIFO that nobody reads would wait for ever."""
-_NAMES = {"before": "from", "after": "to"}
-"""The words of the file where Python's own would clash."""
 
 
 class JsonLines:
@@ -66,12 +63,6 @@ class JsonLines:
 
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")
-
-
-def as_object(happening: Happening) -> dict[str, Any]:
-    """Return a happening as the journal spells it: fields that are not used left out."""
-    fields = asdict(happening)
-    return {_NAMES.get(name, name): value for name, value in fields.items() if value != ""}
 
 
 def _read(line: str) -> dict[str, Any] | None:

@@ -223,29 +223,34 @@ def _fingerprint(tail: bytes) -> str:
     return blake2b(tail, digest_size=4).hexdigest()
 
 
-def _renamed(path: str, inode: int) -> Iterator[str]:
-    """Yield what the regular file with this inode is called in the folder of `path`; a folder in disorder has none.
+def _neighbours(path: str) -> Iterator[os.DirEntry[str]]:
+    """Yield what is in the folder of `path`; a folder in disorder holds nothing.
 
-    Looked at are the names that start with the file's own, where a rotation puts it, then others, 1000 in all.
+    Names that start with the file's own come first, for a rotation puts it there; 1000 in all.
     """
     folder, name = os.path.split(os.path.realpath(path))
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in heapq.nsmallest(_MOST_ENTRIES, entries, key=lambda one: not one.name.startswith(name)):
-            with contextlib.suppress(OSError):  # gone since
-                status = entry.stat(follow_symlinks=False)
-                if status.st_ino == inode and stat.S_ISREG(status.st_mode):
-                    yield entry.path
+        yield from heapq.nsmallest(_MOST_ENTRIES, entries, key=lambda one: not one.name.startswith(name))
+
+
+def _renamed(path: str, inode: int) -> Iterator[str]:
+    """Yield what the regular file with this inode is called in the folder of `path`."""
+    for entry in _neighbours(path):
+        with contextlib.suppress(OSError):  # gone since
+            status = entry.stat(follow_symlinks=False)
+            if status.st_ino == inode and stat.S_ISREG(status.st_mode):
+                yield entry.path
 
 
 def _newer(path: str, old: str) -> tuple[str, ...]:
     """Return the files that were rotated away from `path` after `old` was, by the time of their last line."""
-    folder, name = os.path.split(os.path.realpath(path))
+    name = os.path.basename(os.path.realpath(path))  # noqa: PTH119 - as above
     newer: list[str] = []
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+    with contextlib.suppress(OSError):
         last = os.stat(old).st_mtime_ns  # noqa: PTH116 - as above
-        for entry in heapq.nsmallest(_MOST_ENTRIES, entries, key=lambda one: not one.name.startswith(name)):
+        for entry in _neighbours(path):
             with contextlib.suppress(OSError):  # gone since
-                rotated = entry.name.startswith(f"{name}.") or entry.name.startswith(f"{name}-")
+                rotated = entry.name.startswith((f"{name}.", f"{name}-"))
                 if rotated and entry.is_file() and entry.path != old and entry.stat().st_mtime_ns > last:
                     newer.append(entry.path)
     return tuple(sorted(newer))

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuward.agent.bench import work_of
 from gpuward.agent.sight import Seen
-from gpuward.model.case import ENDED, Case, CaseState, EffectKind, Mode, Outcome
+from gpuward.model.case import ENDED, Case, CaseState, EffectKind, Mode
 
 _NEXT = {
     CaseState.SUSPECT: "it is taken out of service when nothing holds that back",
@@ -105,7 +105,7 @@ def _in(state: CaseState) -> Callable[[Case | None, Seen], bool]:
 
 def _is_resetting(case: Case) -> bool:
     pending = case.pending()
-    return pending is not None and pending.kind is EffectKind.RESET and pending.outcome is Outcome.ASKED
+    return pending is not None and pending.kind is EffectKind.RESET
 
 
 _STATES: tuple[tuple[str, Callable[[Case | None, Seen], bool]], ...] = (

@@ -149,11 +149,8 @@ class Standalone:
 
     def board(self) -> Board:
         """Return what people may see. Called from any thread."""
-        open_cases = {case.gpu: case for case in self._cases.values() if case.state not in ENDED}
-        seen = {pci: self._unheld(pci) for pci in self._telemetry.memory}
+        seen = self._sights()
         reading = self._telemetry.reading
-        for pci, case in open_cases.items():
-            seen[pci] = self._seen(case)
         return Board(
             mode=self._plan.mode,
             node=self._node,
@@ -206,8 +203,7 @@ class Standalone:
         faults = (*merger.faults(), *self._telemetry.faults())
         alive = {fault.id for fault in faults}
         open_cases = [case for case in self._cases.values() if case.state not in ENDED]
-        seen = {case.gpu: self._seen(case) for case in open_cases}
-        idle = {pci: sight_of(self._unheld(pci)) for pci in self._telemetry.memory if pci not in seen}
+        seen = self._sights()
         return Snapshot(
             now=now,
             mode=self._plan.mode,
@@ -216,29 +212,46 @@ class Standalone:
             faults=faults,
             over=frozenset(case.fault for case in open_cases if case.fault not in alive),
             idle_reasons={fault.id: _NO_WITNESS for fault in faults if self._is_only_history(fault)},
-            gpus={**idle, **{pci: sight_of(one) for pci, one in seen.items()}},
+            gpus={pci: sight_of(one) for pci, one in seen.items()},
             obstacles={case.gpu: obstacle_of(seen[case.gpu]) for case in open_cases},
             brake=self._plan.brake,
             probation_seconds=self._plan.probation_seconds,
         )
 
-    def _seen(self, case: Case) -> Seen:
-        was = self._telemetry.memory.get(case.gpu) or _unknown(case)
-        reading = self._telemetry.of(case.gpu)
-        holders = None
-        if was.minor is not None:
-            try:
-                holders = self._tools.holders.of(was.minor)
-            except EdgeError as error:
-                self._warn_once(f"the holders of GPU {case.gpu} cannot be seen: {error}")
+    def _sights(self) -> dict[str, Seen]:
+        """Return what is known of every GPU, of one with an open case also what holds it."""
+        drained = drained_gpus(self._cases.values())
+        sights = {pci: self._seen(was, drained=pci in drained) for pci, was in self._telemetry.memory.items()}
+        for case in self._cases.values():
+            if case.state not in ENDED:
+                seen = sights.get(case.gpu) or self._seen(_unknown(case), drained=case.gpu in drained)
+                sights[case.gpu] = self._in_case(seen, case)
+        return sights
+
+    def _seen(self, was: Remembered, *, drained: bool) -> Seen:
+        reading = self._telemetry.of(was.pci)
         return Seen(
             was=was,
             reading=reading,
             read=self._telemetry.reading is not None,
-            holders=holders,
-            drained=case.marks.drained,
-            lost=is_lost(case.code, case.kind, reading),
+            holders=None,
+            drained=drained,
+            lost=reading is not None and reading.lost,
             display=reading is not None and reading.display_active is True,
+        )
+
+    def _in_case(self, seen: Seen, case: Case) -> Seen:
+        """Add what only a GPU in a case is looked at for."""
+        holders = None
+        if seen.was.minor is not None:
+            try:
+                holders = self._tools.holders.of(seen.was.minor)
+            except EdgeError as error:
+                self._warn_once(f"the holders of GPU {case.gpu} cannot be seen: {error}")
+        return replace(
+            seen,
+            holders=holders,
+            lost=is_lost(case.code, case.kind, seen.reading),
             resets_today=resets_today(case.gpu, self._cases.values(), now=self._outside.clock.now()),
         )
 
@@ -247,18 +260,6 @@ class Standalone:
         if sentence not in self._warned:
             self._warned.add(sentence)
             self._warn(sentence)
-
-    def _unheld(self, pci: str) -> Seen:
-        reading = self._telemetry.of(pci)
-        return Seen(
-            was=self._telemetry.memory[pci],
-            reading=reading,
-            read=self._telemetry.reading is not None,
-            holders=None,
-            drained=pci in drained_gpus(self._cases.values()),
-            lost=reading is not None and reading.lost,
-            display=reading is not None and reading.display_active is True,
-        )
 
     def _is_only_history(self, fault: Fault) -> bool:
         """Return whether a fault is older than this agent and no live reading confirms it (R-history)."""

@@ -1,7 +1,6 @@
 """`gpuward agent`: the loop of one server, started and ended. The loop is in agent.standalone."""
 
 import argparse
-import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +9,9 @@ from datetime import tzinfo
 from gpuward.agent.board import board_object
 from gpuward.agent.standalone import Plan, Standalone
 from gpuward.cli import wiring
-from gpuward.cli.desk import answer, board_text
+from gpuward.cli.desk import answer, show_board
 from gpuward.cli.happened import line_of
-from gpuward.cli.objects import dumps
-from gpuward.cli.watch import Stop, warn
+from gpuward.cli.watch import stop_on_signals, warn
 from gpuward.cli.wiring.gear import Gear, gear_of
 from gpuward.isolation.merge import Merger
 from gpuward.model.case import Mode
@@ -74,9 +72,7 @@ def agent(asked: argparse.Namespace) -> int:
 
 
 def _live(standalone: Standalone, gear: Gear) -> int:
-    stop = Stop()
-    signal.signal(signal.SIGTERM, stop.note)
-    signal.signal(signal.SIGINT, stop.note)
+    stop = stop_on_signals()
     with gear.door(lambda request: answer(standalone, gear.happenings, request)):
         standalone.run(lambda: stop.asked)
     return 0
@@ -85,9 +81,7 @@ def _live(standalone: Standalone, gear: Gear) -> int:
 def _look(standalone: Standalone, *, as_json: bool) -> int:
     """Read the GPUs once and say what they are; 1 when one of them is lost or needs something."""
     standalone.look()
-    board = board_object(standalone.board())
-    sys.stdout.write(f"{dumps(board)}\n" if as_json else "\n".join(board_text(board)) + "\n")
-    return 0 if all(gpu["state"] == "active" for gpu in board["gpus"]) and board["gpus"] else 1
+    return show_board(board_object(standalone.board()), as_json=as_json)
 
 
 def _speaker(zone: tzinfo, *, as_json: bool) -> Callable[[Happening], None]:

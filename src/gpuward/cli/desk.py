@@ -68,8 +68,7 @@ def _order(standalone: Standalone, request: Mapping[str, Any], order: Order) -> 
 def status(asked: argparse.Namespace) -> int:
     """Say how the agent and each GPU are; 1 when a GPU is not active."""
     board = wiring.ask_agent(asked.state_dir, {"ask": "status"})
-    _print(board, board_text(board), as_json=asked.json)
-    return 0 if board["gpus"] and all(gpu["state"] == "active" for gpu in board["gpus"]) else 1
+    return show_board(board, as_json=asked.json)
 
 
 def why(asked: argparse.Namespace) -> int:
@@ -99,6 +98,12 @@ def _say_order(asked: argparse.Namespace, order: str, then: str) -> int:
     gpus = ", ".join(heard["gpus"])
     _print(heard, [f"heard for GPU {gpus}: {then}; `gpuward status` shows when"], as_json=asked.json)
     return 0
+
+
+def show_board(board: Mapping[str, Any], *, as_json: bool) -> int:
+    """Print a board; return 0 when GPUs are seen and all are active, else 1."""
+    _print(board, board_text(board), as_json=as_json)
+    return 0 if board["gpus"] and all(gpu["state"] == "active" for gpu in board["gpus"]) else 1
 
 
 def _print(value: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:

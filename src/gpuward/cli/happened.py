@@ -6,35 +6,16 @@ from datetime import UTC, tzinfo
 from gpuward.cli import times
 from gpuward.cli.objects import dumps
 from gpuward.isolation.kernel.text import shown
-from gpuward.model.happening import Happening, What
+from gpuward.model.happening import Happening, What, as_object
 
 
 def line_of(happening: Happening, *, as_json: bool, zone: tzinfo = UTC) -> str:
     """Return the line; empty for what only the journal needs."""
     if as_json:
-        return dumps(happening_object(happening))
+        return dumps({**as_object(happening), "at": times.as_json(happening.at)})
     what = _WORDS[happening.what](happening)
     where = f"GPU {happening.gpu}" if happening.gpu else happening.node
     return shown(f"{times.as_shown(happening.at, zone)} {where}: {what}") if what else ""
-
-
-def happening_object(happening: Happening) -> dict[str, object]:
-    """Return a happening with the journal's names and the time as JSON output carries it."""
-    fields = {
-        "at": times.as_json(happening.at),
-        "what": str(happening.what),
-        "node": happening.node,
-        "gpu": happening.gpu,
-        "case": happening.case,
-        "from": happening.before,
-        "to": happening.after,
-        "effect": happening.effect,
-        "target": happening.target,
-        "outcome": happening.outcome,
-        "rule": happening.rule,
-        "because": happening.because,
-    }
-    return {name: value for name, value in fields.items() if value}
 
 
 def _observed(happening: Happening) -> str:

@@ -5,7 +5,7 @@ import signal
 import sys
 from types import FrameType
 
-from gpuward.agent.watch import Outside, Told, Watch
+from gpuward.agent.watch import Told, Watch
 from gpuward.cli import wiring
 from gpuward.cli.objects import change_object, dumps
 from gpuward.cli.sentence import sentence_of
@@ -41,15 +41,15 @@ def watch(asked: argparse.Namespace) -> int:
         live = wiring.live(asked.kernel_log, state_dir=state_dir, proc_root=asked.proc_root)
         for note in live.notes:
             warn(note)
-        outside = Outside(
-            log=live.log, processes=live.processes, inventory=live.inventory, clock=live.clock, store=live.store
-        )
         watching = Watch(
-            outside, lambda: Merger(terms), tell=tell, warn=warn, timezone=zone, node=asked.node or wiring.host_name()
+            live.outside,
+            lambda: Merger(terms),
+            tell=tell,
+            warn=warn,
+            timezone=zone,
+            node=asked.node or wiring.host_name(),
         )
-        stop = Stop()
-        signal.signal(signal.SIGTERM, stop.note)
-        signal.signal(signal.SIGINT, stop.note)
+        stop = stop_on_signals()
         watching.run(lambda: stop.asked)
     return 0
 
@@ -63,6 +63,14 @@ class Stop:
     def note(self, _number: int, _frame: FrameType | None) -> None:
         """Take the signal; the round that is going on is finished."""
         self.asked = True
+
+
+def stop_on_signals() -> Stop:
+    """Return what notes SIGTERM and SIGINT from now on."""
+    stop = Stop()
+    signal.signal(signal.SIGTERM, stop.note)
+    signal.signal(signal.SIGINT, stop.note)
+    return stop
 
 
 def warn(sentence: str) -> None:

@@ -16,6 +16,7 @@ REPAIRS = frozenset({EffectKind.PAUSE, EffectKind.RESET})
 """What only mode repair asks for."""
 TOUCHES = REPAIRS | {EffectKind.DRAIN}
 """What changes the machine, but for the undoing of it: not asked for in mode observe."""
+_FORGONE: dict[Mode, frozenset[EffectKind]] = {Mode.OBSERVE: TOUCHES, Mode.ISOLATE: REPAIRS, Mode.REPAIR: frozenset()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,8 @@ def forgo(case: Case, mode: Mode, *, at: float) -> Case:
 
     Whether it was done before the agent ended is not known, so it counts as a mark.
     """
-    allowed = {Mode.OBSERVE: frozenset(), Mode.ISOLATE: TOUCHES - REPAIRS, Mode.REPAIR: TOUCHES}[mode]
     for effect in case.effects:
-        if effect.outcome is Outcome.ASKED and effect.kind in TOUCHES - allowed:
+        if effect.outcome is Outcome.ASKED and effect.kind in _FORGONE[mode]:
             why = f"the agent ended before it was known, and mode {mode} does not allow it"
             case = settle(case, effect.number, Outcome.FAILED, at=at, why=why)
     return case

@@ -1,7 +1,8 @@
 """One thing that happened, as the journal keeps it: the same value for agent, controller and simulator."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class What(StrEnum):
@@ -32,3 +33,13 @@ class Happening:
     outcome: str = ""
     rule: str = ""
     because: str = ""
+
+
+_NAMES = {"before": "from", "after": "to"}
+"""The words of the journal where Python's own would clash."""
+
+
+def as_object(happening: Happening) -> dict[str, Any]:
+    """Return a happening as the journal spells it: fields that are not used left out."""
+    fields = asdict(happening)
+    return {_NAMES.get(name, name): value for name, value in fields.items() if value != ""}

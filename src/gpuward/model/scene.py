@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpuward.model.case import Case, Mode
+from gpuward.model.case import Mode
 from gpuward.model.level import Level
 
 
@@ -51,11 +51,3 @@ class Scene:
     relapse: str
     """A fault at P0 or P1 that came on this GPU since the repair began, in words; empty when there is none."""
     probation_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """A case and its scene, as one value that conditions take."""
-
-    case: Case
-    scene: Scene

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from gpuward.adapters.clock import SystemClock
 from gpuward.adapters.logfile import FinishedLog
@@ -19,8 +19,11 @@ from gpuward.cli.times import TimeError, read_offset, read_time
 from gpuward.isolation.catalogue.load import load, load_rules
 from gpuward.isolation.kernel.reader import NEEDLES
 from gpuward.isolation.terms import Terms
-from gpuward.ports import Clock, Inventory, KernelLog, LogFile, Origin, Processes, Refused, Store
+from gpuward.ports import Clock, KernelLog, LogFile, Origin, Refused
 from gpuward.settings import Settings, SettingsError, read_settings, terms_of
+
+if TYPE_CHECKING:
+    from gpuward.agent.watch import Outside
 
 DEFAULT_CONFIG = "/etc/gpuward/gpuward.toml"
 KMSG = "/dev/kmsg"
@@ -162,11 +165,7 @@ def _standard_input() -> BinaryIO:
 class Live:
     """What a watch reaches the machine through; `notes` are sentences that a person should read first."""
 
-    log: KernelLog
-    processes: Processes
-    inventory: Inventory
-    store: Store | None
-    clock: Clock
+    outside: "Outside"
     notes: tuple[str, ...] = ()
 
 
@@ -201,13 +200,15 @@ def live(kernel_log: str | None, *, state_dir: str | None, proc_root: str) -> Li
     """Return the ports of a watch on this machine."""
     from gpuward.adapters.procfs import ProcFs  # noqa: PLC0415  only a watch looks at processes
     from gpuward.adapters.store import JsonFile  # noqa: PLC0415  as above
+    from gpuward.agent.watch import Outside  # noqa: PLC0415  as above
 
     proc = ProcFs(proc_root)
     store = None if state_dir is None else JsonFile(str(Path(state_dir) / "watch.json"))
     log = _kernel_log(kernel_log)
     awaited = kernel_log is not None and _is_awaited(kernel_log)
     notes = (f"{kernel_log} is not there yet, waiting for it",) if awaited else ()
-    return Live(log=log, processes=proc, inventory=proc, store=store, clock=SystemClock(), notes=notes)
+    outside = Outside(log=log, processes=proc, inventory=proc, clock=SystemClock(), store=store)
+    return Live(outside=outside, notes=notes)
 
 
 def _is_awaited(name: str) -> bool:
@@ -230,7 +231,7 @@ def _is_awaited(name: str) -> bool:
 
 def _kernel_log(name: str | None) -> KernelLog:
     if name is None:
-        name = KMSG if may_read(KMSG) else "journal"
+        name = default_log()
     if name == "journal":
         from gpuward.adapters.journal import Journal  # noqa: PLC0415  one of three, picked here
 
@@ -251,7 +252,12 @@ def _kernel_log(name: str | None) -> KernelLog:
     return FollowedFile(name)
 
 
-def may_read(path: str) -> bool:
+def default_log() -> str:
+    """Return the live kernel log of this machine: its ring where that may be read, else the journal."""
+    return KMSG if _may_read(KMSG) else "journal"
+
+
+def _may_read(path: str) -> bool:
     """Return whether the kernel lets us open it: its mode says little where dmesg_restrict is set."""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))

@@ -55,30 +55,25 @@ def gear_of(asked: argparse.Namespace, warn: Callable[[str], None]) -> Iterator[
     `warn` gets what a person should know before.
     """
     folder = Path(asked.state_dir)
-    name = asked.kernel_log or (wiring.KMSG if wiring.may_read(wiring.KMSG) else "journal")
+    name = asked.kernel_log or wiring.default_log()
     lock = FolderLock(asked.state_dir)
     lock.take()
     ports = wiring.live(name, state_dir=asked.state_dir, proc_root=asked.proc_root)
     for note in ports.notes:
         warn(note)
-    nvml = Nvml(inventory=ports.inventory)
-    roads = Roads(nvml, Smi(), Sysfs(asked.sys_root), clock=ports.clock)
+    outside = ports.outside
+    nvml = Nvml(inventory=outside.inventory)
+    roads = Roads(nvml, Smi(), Sysfs(asked.sys_root), clock=outside.clock)
     chronicle = JsonLines(str(folder / "journal.jsonl"))
     try:
         yield Gear(
-            outside=Outside(
-                log=ports.log,
-                processes=ports.processes,
-                inventory=ports.inventory,
-                clock=ports.clock,
-                store=ports.store,
-            ),
+            outside=outside,
             tools=Tools(
                 driver=roads,
                 holders=DeviceHolders(asked.proc_root, asked.dev_root),
                 services=Systemd(),
                 evidence=EvidenceFolder(str(folder / "evidence")),
-                clock=ports.clock,
+                clock=outside.clock,
                 check=CheckCommand(asked.check_command, deadline_seconds=asked.check_seconds).run
                 if asked.check_command
                 else None,
