@@ -3,34 +3,38 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 PYTHONS := $(shell sh tools/pythons.sh)
 MAIN_PYTHON := $(firstword $(PYTHONS))
+OTHERS := $(wordlist 2,99,$(PYTHONS))
 BIN := .venv/bin
 STAMP := .venv/.installed
 # Workers of the test run; the real kernel log and big files are shared, so more is not faster.
 JOBS ?= 2
 
-.PHONY: help demo demo-watch test test-main test-others check format docs docs-site bench real-parts lock clean
+.PHONY: help demo demo-server demo-watch test test-main test-others check format docs docs-site bench real-parts lock clean
 
 help: ## show what can be made
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(STAMP) ## a pretend GPU server falls ill, and the agent works on it (less than a minute, touches nothing here)
+demo: $(STAMP) ## a pretend fleet falls ill, and controllers and agents work on it (a minute, touches nothing here)
+	@$(BIN)/python -m gpuward.sim.fleet.demo
+
+demo-server: $(STAMP) ## a pretend GPU server falls ill, and the agent of one server works on it
 	@$(BIN)/python -m gpuward.sim.stage
 
 demo-watch: $(STAMP) ## a pretend GPU server falls ill, and gpuward only tells
 	@$(BIN)/python -m gpuward.sim.demo
 
-test: check test-main test-others ## every check and every test, on every Python found
+test: check test-main ## every check and every test, on the first Python found
 
 test-main: $(STAMP) real-parts ## all tests on the first Python found, with coverage
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup --cov --cov-report=term:skip-covered --cov-report=xml:.coverage.xml
 	$(BIN)/python tools/pure_coverage.py .coverage.xml
 
-test-others: ## all tests on the other Pythons found
-	@set -e; for python in $(wordlist 2,99,$(PYTHONS)); do \
+test-others: ## all but the long tests on every other Python found
+	@set -e; for python in $(OTHERS); do \
 		venv=.venv-$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 		echo "== tests on $$($$python --version) =="; \
 		sh tools/install.sh $$python $$venv; \
-		$$venv/bin/pytest -q -n $(JOBS) --dist loadgroup; \
+		$$venv/bin/pytest -q -n $(JOBS) --dist loadgroup -m "not long"; \
 	done
 
 check: $(STAMP) ## formatting, lint, types, the house, generated pages

@@ -129,7 +129,11 @@ def _delay_rows(delays: Sequence[Delay], log: str) -> Iterator[Row]:
     )
     yield "of which evidence (ms)", _said(_quantiles([one.evidence for one in delays])), "-"
     yield "the same beside the evidence (ms)", _said(beside), _target(beside[1] * 1000, DRAIN_MS, "p99 ")
-    yield "of which line -> first call of nvidia-smi: judged, decided, saved (ms)", _said(decided), "-"
+    yield (
+        "of which line -> first call of nvidia-smi: judged, decided, saved, holders looked for (ms)",
+        _said(decided),
+        "-",
+    )
     yield "of which other calls of the pretend nvidia-smi, a Python program (ms)", _said(tool), "-"
     yield "all but those calls, the agent's own (ms)", _said(own), "-"
     yield "the agent's own / those calls", f"{own[0] / tool[0]:.2f}", "-"
@@ -139,7 +143,7 @@ def _delays(write: Callable[[str], None] | None) -> Iterator[Delay]:
     chance = random.Random(7)  # noqa: S311  when a fault comes must only not be in step with the agent
     for _ in range(SERVERS):
         with _ward(real=write is not None) as ward, ward.agent() as agent:
-            _calls(ward.calls, _SLOWEST_SECONDS, until=None)
+            _settle(ward)
             for gpu in range(FAULTS):
                 time.sleep(chance.uniform(0.0, 1.0))
                 yield _delay(ward, gpu, write)
@@ -187,6 +191,21 @@ def _calls(pipe: int, most_seconds: float, *, until: str | None) -> list[Call]:
     raise SystemExit(f"nvidia-smi was not called with {until}" if until else "nvidia-smi is called without end")
 
 
+def _settle(ward: Ward) -> None:
+    """Wait until the agent has begun for good: a portrait of each GPU is taken, which is due again in an hour only."""
+    portraits = ward.state / "portraits.json"
+    end = time.monotonic() + _SLOWEST_SECONDS
+    gpus = [gpu.pci for gpu in ward.machine.state().gpus]
+    while time.monotonic() < end:
+        text = portraits.read_text("utf-8") if portraits.exists() else ""
+        if all(pci in text for pci in gpus):
+            break
+        time.sleep(_QUIET_SECONDS)
+    else:
+        raise SystemExit("the agent took no portraits of its GPUs")
+    _calls(ward.calls, _SLOWEST_SECONDS, until=None)
+
+
 def _append(log: Path, lines: Sequence[str]) -> None:
     stamp = datetime.fromtimestamp(SystemClock().now(), UTC).isoformat(timespec="microseconds")
     with log.open("a", encoding="utf-8") as file:
@@ -198,6 +217,7 @@ def _append(log: Path, lines: Sequence[str]) -> None:
 
 def _idle_rows(*, real: bool) -> Iterator[Row]:
     with _ward(real=real) as ward, ward.agent() as agent:
+        _settle(ward)
         time.sleep(2.0)
         children = _children(agent.pid)
         every = (agent.pid, *children)

@@ -21,11 +21,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_rows import agent_rows
+from cluster_rows import cluster_rows
 from ring import DEVICE, kmsg_writer, why_no_kmsg
 
 LINES = 2_000_000
 ROUNDS = 5
 KMSG_LINES = 300
+SIM_SEEDS = 3
+SIM_NODES = 16
+SIM_DAYS = 4
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 _OTHERS = (
     "[{at:12.6f}] systemd[1]: Started Session {n} of User root.",
@@ -56,7 +60,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md too")
     parser.add_argument("--lines", type=int, default=LINES, help=f"lines of the generated log (default: {LINES})")
     asked = parser.parse_args()
-    rows = [*scan_rows(asked.lines), *kmsg_rows(), *agent_rows()]
+    rows = [*scan_rows(asked.lines), *kmsg_rows(), *agent_rows(), *cluster_rows(), *sim_rows()]
     table = ["| what | measured | target |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
     sys.stdout.write("\n".join(table) + "\n")
     if asked.write:
@@ -122,6 +126,22 @@ def cost_of(words: Sequence[str], **environment: str) -> Cost:
     if child.returncode not in (0, 1):
         raise SystemExit(f"{' '.join(words)} ended with {child.returncode}")
     return Cost(cpu_seconds=used.ru_utime + used.ru_stime, memory_mib=used.ru_maxrss / 1024)
+
+
+def sim_rows() -> Iterator[tuple[str, str, str]]:
+    """Run pretend fleets from a few seeds, all of the product's own loops in them; yield the row of the table."""
+    days = [cost_of([sys.executable, "-m", "gpuward", *_simulated(seed)]).cpu_seconds for seed in range(SIM_SEEDS)]
+    none = cost_of([sys.executable, "-m", "gpuward", *_simulated(0, nodes=1, days=1)]).cpu_seconds
+    speed = SIM_NODES * SIM_DAYS / (statistics.median(days) - none)
+    yield (
+        f"gpuward sim run, {SIM_NODES} nodes x 8 GPUs x {SIM_DAYS} days, {SIM_SEEDS} seeds (node-days a CPU second)",
+        f"{speed:.0f}",
+        "-",
+    )
+
+
+def _simulated(seed: int, *, nodes: int = SIM_NODES, days: int = SIM_DAYS) -> tuple[str, ...]:
+    return ("sim", "run", "--seed", str(seed), "--nodes", str(nodes), "--gpus", "8", "--days", str(days))
 
 
 def kmsg_rows() -> Iterator[tuple[str, str, str]]:

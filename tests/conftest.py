@@ -1,6 +1,9 @@
 """Where the tests find the corpus of real outputs, and how patient they are. Other fixtures stand with their tests."""
 
 import os
+import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,25 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")  # the machine may be busy or slow, and that is no fault of the code
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So a shell starts what it runs in the background, and all of its children would be deaf to Ctrl-C, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Let no tracer slow down a test that is marked `no_cover`; under xdist pytest-cov leaves a second one."""
+    tracer = sys.gettrace()
+    if tracer is None or item.get_closest_marker("no_cover") is None:
+        yield
+        return
+    sys.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(tracer)
 
 
 @pytest.fixture(scope="session")

@@ -1,23 +1,33 @@
 """Write the pages that come from the rows and the commands; with --check, say which of them are out of date."""
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from math import prod
 from pathlib import Path
 
 from gpuward.agent.bench import PROOF
 from gpuward.agent.sight import OBSTACLES
+from gpuward.audit.preflight import ROWS
+from gpuward.audit.rivals import RIVALS
+from gpuward.audit.stack import GATE, STACK
 from gpuward.cli.args import build_parser
 from gpuward.cli.meaning import effect, sentence_of
 from gpuward.isolation.catalogue.load import load, load_rules
 from gpuward.isolation.catalogue.rules import Selector
+from gpuward.isolation.clients import CLIENTS
 from gpuward.isolation.conditions import Condition
+from gpuward.isolation.fabric import FABRIC
 from gpuward.isolation.grade import SEEN_KINDS
 from gpuward.isolation.laws import STEP_LAWS, every_state_is_reachable, no_dead_ends, one_case_a_gpu
+from gpuward.isolation.move import Of
 from gpuward.isolation.table import MOVES
-from gpuward.model.case import ENDED, CaseState
+from gpuward.model.case import ENDED, ON_A_CLUSTER, ON_A_SERVER, CaseState
+from gpuward.model.metric import METRICS, MOST_NAMES, Metric
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "reference"
+_IN_STACK = f"A DaemonSet is one of its parts by its name, or when it asks for a label `{GATE}*` of its nodes."
 MADE = "<!-- made by `make docs` from the rows; edit those -->"
 
 
@@ -52,7 +62,22 @@ def pages() -> dict[str, list[str]]:
         "faults.md": _faults(),
         "rules.md": _rules(),
         "cases.md": _cases(),
+        "preflight.md": _preflight(),
+        "metrics.md": _metrics(),
+        "fabric.md": _fabric(),
     }
+
+
+def _fabric() -> list[str]:
+    lines = ["# Labels of the network fabric", "", MADE, ""]
+    lines += [
+        "A node's block of the fabric is what the first of these labels says that it wears; the setting",
+        "`fabric_labels` has others, or another order. Of two nodes that stand by, the one of the sick node's block",
+        "takes its place. Known by: documentation.",
+        "",
+    ]
+    rows = [[f"`{row.key}`", row.of, row.what, row.source] for row in FABRIC]
+    return lines + _table(["Label", "Written by", "Names", "Source"], rows)
 
 
 def _commands() -> list[str]:
@@ -82,6 +107,32 @@ def _option(action: argparse.Action) -> str:
     name = ", ".join(action.option_strings) or str(action.metavar)
     takes = action.metavar if isinstance(action.metavar, str) else " or ".join(map(str, action.choices or ()))
     return f"`{name} {takes}`" if action.option_strings and action.nargs != 0 else f"`{name}`"
+
+
+def _metrics() -> list[str]:
+    """Return every metric; the number of series of each is bounded, and told."""
+    rows = [
+        [f"`{row.name}`", row.kind, ", ".join(f"`{label.name}`" for label in row.labels), _series(row), row.says]
+        for row in METRICS
+    ]
+    labels = {(label.name, label.says): label for row in METRICS for label in row.labels}
+    names = f"names that people gave, {MOST_NAMES} at most"
+    values = [[f"`{name}`", says, ", ".join(labels[name, says].values) or names] for name, says in sorted(labels)]
+    heads = ["Metric", "Type", "Labels", "Series at most", "Meaning"]
+    return [
+        *("# Metrics", "", MADE, ""),
+        "What `gpuward controller --metrics-port 9464` serves at `/metrics`. No label is a node, a GPU, a pod or a",
+        "case; a value that is not of a label's set is shown as `other`.",
+        *("", *_table(heads, rows), ""),
+        "Beside these stand the `process_` metrics of the Prometheus client, such as `process_resident_memory_bytes`.",
+        *("", "## Labels", "", *_table(["Label", "Meaning", "Values"], values)),
+    ]
+
+
+def _series(row: Metric) -> int:
+    """Return how many series a metric has at most; a value beside its set is shown as one more."""
+    series = prod((len(label.values) or MOST_NAMES) + 1 for label in row.labels)
+    return series * (len(row.buckets) + 3 if row.buckets else 1)
 
 
 def _xids() -> list[str]:
@@ -188,7 +239,8 @@ def _rules() -> list[str]:
 
 def _cases() -> list[str]:
     moves = [
-        [move.state, _words(move.condition), move.to, ", ".join(move.effects), move.say, move.due] for move in MOVES
+        [move.state, _words(move.condition), move.to, ", ".join(move.effects), move.say, move.due, move.of]
+        for move in MOVES
     ]
     about_all = (one_case_a_gpu, every_state_is_reachable, no_dead_ends)
     laws = [[law.__name__.replace("_", " "), law.__doc__] for law in (*STEP_LAWS, *about_all)]
@@ -199,12 +251,15 @@ def _cases() -> list[str]:
             "",
             MADE,
             "",
-            "A case is one incident of one GPU and our work on it. The picture is the table.",
+            "A case is one incident of one GPU and our work on it. The picture is the table. What cannot be done on a",
+            f"server alone is left out there: {', '.join(sorted(ON_A_CLUSTER - ON_A_SERVER))}.",
             "",
         ),
-        *("```mermaid", "stateDiagram-v2", *_picture(), "```", ""),
+        *("```mermaid", "stateDiagram-v2", *_picture(Of.GPU), "```", ""),
+        *("On a cluster a node that stops answering is a case too, of the whole node:", ""),
+        *("```mermaid", "stateDiagram-v2", *_picture(Of.NODE), "```", ""),
         *("## Moves", "", order, ""),
-        *_table(["State", "When", "To", "Asks for", "Says", "Waits for a person to"], moves),
+        *_table(["State", "When", "To", "Asks for", "Says", "Waits for a person to", "Cases of"], moves),
         *("", "## Laws", "", "Asked after every step. A step that breaks one is not taken: its case is parked.", ""),
         *_table(["Law", "It says"], laws),
         *("", "## What stands in the way of a reset", ""),
@@ -215,11 +270,44 @@ def _cases() -> list[str]:
     ]
 
 
-def _picture() -> Iterator[str]:
+def _preflight() -> list[str]:
+    rows = [
+        [row.id, "yes" if row.blocks else "no", _open(row.what), _open(row.why), _open(row.remedy), row.sure]
+        for row in ROWS
+    ]
+    heads = ["Finding", "Blocks", "What", "Why it matters", "What to do", "Known by"]
+    parts = [[part.role, ", ".join(part.named), part.without] for part in STACK]
+    rivals = [[row.name, row.does, row.remedy, row.source] for row in RIVALS]
+    return [
+        *(
+            "# Preflight",
+            "",
+            MADE,
+            "",
+            "What `gpuward preflight` looks for, in this order; what blocks comes first.",
+            "",
+        ),
+        *_table(heads, rows),
+        *("", "## The GPU stack", "", _IN_STACK, ""),
+        *_table(["Part", "Its name contains", "Without it"], parts),
+        *("", "## Kept off the node for a reset", "", "Each by a label of the node, which is put back afterwards.", ""),
+        *_table(["Label", "Program", "Source"], [[one.gate, one.what, one.source] for one in CLIENTS]),
+        *("", "## Others that act on nodes", ""),
+        *_table(["Name", "It", "What to settle", "Source"], rivals),
+    ]
+
+
+def _open(sentence: str) -> str:
+    """Return a sentence of a row with its open words in capitals."""
+    return re.sub(r"\{(\w+)\}", lambda word: word[1].upper().replace("_", " "), sentence)
+
+
+def _picture(of: Of) -> Iterator[str]:
     """Yield the moves between states, and which states there are only by a person's word."""
+    moves = [move for move in MOVES if move.of in {of, Of.ANY}]
     yield f"    [*] --> {CaseState.SUSPECT}"
-    for pair in dict.fromkeys((move.state, move.to) for move in MOVES if move.state is not move.to):
-        whens = [_words(move.condition) for move in MOVES if (move.state, move.to) == pair]
+    for pair in dict.fromkeys((move.state, move.to) for move in moves if move.state is not move.to):
+        whens = [_words(move.condition) for move in moves if (move.state, move.to) == pair]
         yield f"    {pair[0]} --> {pair[1]}: {', '.join(whens)}"
     yield from (f"    {state} --> [*]" for state in sorted(ENDED))
 

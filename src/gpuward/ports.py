@@ -3,13 +3,17 @@
 An adapter raises only the errors below, each with the original as its cause.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
+from gpuward.isolation.dcgm import Readings
 from gpuward.model.gpu import Gpu
+from gpuward.model.grant import Grant
 from gpuward.model.happening import Happening
 from gpuward.model.node import GpuHolder, NodeReading
+from gpuward.model.resource import Resource
 from gpuward.model.signal import Gap, Signal
 
 
@@ -166,8 +170,26 @@ class Driver(Protocol):
     def is_drained(self, pci: str, deadline_seconds: float) -> bool:
         """Return whether the GPU is drained."""
 
-    def reset(self, pci: str, deadline_seconds: float) -> None:
-        """Reset a GPU that nothing holds and that is not drained."""
+    def reset(self, pci: str, deadline_seconds: float, *, key: str) -> None:
+        """Reset a GPU that nothing holds and that is not drained, once for each key.
+
+        With the same key a reset that was done is not done again, also by another process after a crash: its outcome
+        is returned or raised as it was. One that is still under way is waited for. One that was cut short together
+        with who asked, so that nothing tells its outcome, is done anew.
+        """
+
+    def has_reset(self, pci: str, *, key: str) -> bool:
+        """Return whether a reset with this key was done or is under way, so that `reset` will do none.
+
+        What holds the GPU may have come after it, or be the reset itself. Raises Refused when that cannot be told.
+        """
+
+
+class Exporter(Protocol):
+    """A dcgm-exporter of this machine: a second opinion, as old as its own last poll of the GPUs."""
+
+    def read(self, deadline_seconds: float) -> Readings:
+        """Return its values by DCGM's field number; Unreachable by the deadline, Refused for what is no scrape."""
 
 
 class Holders(Protocol):
@@ -175,6 +197,26 @@ class Holders(Protocol):
 
     def of(self, minor: int) -> tuple[GpuHolder, ...]:
         """Return the processes that have /dev/nvidia<minor> open or mapped, in order of pid."""
+
+
+class PodDevices(Protocol):
+    """The kubelet of this machine, by whom pods have their devices."""
+
+    def given(self, deadline_seconds: float) -> tuple[Grant, ...]:
+        """Return which GPUs, or parts of one, pods have, asked anew. Raises Unreachable or Refused by the deadline."""
+
+    def named(self, uids: Collection[str]) -> Mapping[str, tuple[str, str]]:
+        """Return namespace and name of the pods with these UIDs, where the node tells; nobody is waited for."""
+
+
+class Fabric(Protocol):
+    """What joins the GPUs of this machine."""
+
+    def has_switches(self) -> bool | None:
+        """Return whether NVSwitches are there; None when nobody can look."""
+
+    def has_manager(self) -> bool | None:
+        """Return whether Fabric Manager runs; None when nobody can look."""
 
 
 class Services(Protocol):
@@ -196,9 +238,159 @@ class Chronicle(Protocol):
     def write(self, happening: Happening) -> None:
         """Add one happening. Raises Refused when it cannot be kept; nothing else is lost by that."""
 
+    def newest(self, most: int) -> Sequence[Mapping[str, Any]]:
+        """Return the newest happenings as the journal spells them, oldest first. Raises Refused."""
+
 
 class EvidenceRoom(Protocol):
     """Where evidence is kept, by case."""
 
     def keep(self, case: str, name: str, content: bytes) -> str:
         """Keep content under a name and return its SHA-256. Raises Refused when it cannot be kept whole."""
+
+
+Object = Mapping[str, Any]
+"""An object of the cluster as its JSON has it."""
+Project = Callable[[Object], Any]
+"""Returns of an object what is kept of it; called for each as it comes, so that what is not needed is never held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a list found, each object projected, and the version of the cluster that it shows."""
+
+    items: tuple[Any, ...]
+    version: str
+
+
+class Happened(StrEnum):
+    """What a watch tells of an object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+    """Nothing: only the version is news."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """One thing that a watch tells. `item` is projected, None for a bookmark; the next watch may begin at `version`."""
+
+    happened: Happened
+    item: Any
+    version: str
+
+
+class Evicted(StrEnum):
+    """What became of an eviction that was asked for."""
+
+    ASKED = "asked"
+    """The pod is ending."""
+    HELD = "held"
+    """A PodDisruptionBudget does not allow it now; asking later may."""
+    TANGLED = "tangled"
+    """More than one PodDisruptionBudget covers the pod: it can never be evicted until a person unties that."""
+    GONE = "gone"
+    """There is no such pod any more, or another one of its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """The answer to an eviction, with the server's words."""
+
+    outcome: Evicted
+    why: str = ""
+
+
+class Cluster(Protocol):
+    """A Kubernetes API server. Every call ends by its deadline, with Unreachable.
+
+    Raises Unreachable when no answer came or the server cannot answer now (also 429 and 5xx, after a few tries with
+    back-off and jitter), Refused when it does not allow or accept what is asked (400, 401, 403, 422), Conflict when
+    what is asked rests on what is no longer so (409, 410, a missing object, a JSON patch whose test failed).
+    """
+
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        project: Project = dict,
+        deadline_seconds: float = 30.0,
+    ) -> Listed:
+        """Return all objects of a kind, or of a namespace, by label and field selector; read page by page."""
+
+    def watch(  # noqa: PLR0913  what may be asked for
+        self,
+        resource: Resource,
+        *,
+        since: str,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        project: Project = dict,
+        timeout_seconds: float = 300.0,
+    ) -> AsyncIterator[Watched]:
+        """Yield what happens after `since` until the server or the timeout ends it; go on from the last version then.
+
+        Raises Conflict when `since` is too old: list again. Raises Unreachable when the connection breaks, also when
+        it is silent for long and a new watch is not answered; silence alone is none, nothing may have happened.
+        """
+
+    async def get(
+        self, resource: Resource, name: str, *, namespace: str | None = None, deadline_seconds: float = 10.0
+    ) -> Object | None:
+        """Return an object, None when there is none."""
+
+    async def create(
+        self, resource: Resource, body: Object, *, namespace: str | None = None, deadline_seconds: float = 10.0
+    ) -> Object:
+        """Create an object and return it. Raises Conflict when one of its name is there."""
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        operations: Sequence[Mapping[str, Any]],
+        *,
+        namespace: str | None = None,
+        subresource: str = "",
+        deadline_seconds: float = 10.0,
+    ) -> Object:
+        """Change an object by a JSON patch (RFC 6902) and return it; all operations are done or none.
+
+        Raises Conflict when an operation `test` does not hold, or the object is gone.
+        """
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        grace_seconds: int | None = None,
+        deadline_seconds: float = 10.0,
+    ) -> bool:
+        """Delete an object, only the one with this uid when one is given; False when there was none any more."""
+
+    async def evict(
+        self, pod: str, *, namespace: str, uid: str, grace_seconds: int | None = None, deadline_seconds: float = 10.0
+    ) -> Eviction:
+        """Ask for the eviction of the pod with this uid; `grace_seconds` None is the pod's own."""
+
+    async def close(self) -> None:
+        """Give back what is held."""
+
+
+class Meter(Protocol):
+    """Numbers for a monitoring system, by the names of `model.metric`; labels in the order of the row's."""
+
+    def add(self, metric: str, *labels: str, by: float = 1.0) -> None:
+        """Let a counter go up."""
+
+    def observe(self, metric: str, value: float) -> None:
+        """Take a value into a histogram."""

@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuward.adapters.dcgm import FIELDS, DcgmReading, Unit, fetch, read_scrape
+from gpuward.adapters.dcgm import FIELDS, DcgmExporter, fetch, read_scrape
+from gpuward.adapters.nvml import RECOVERY
+from gpuward.isolation.dcgm import FILLERS, LAST_XID, RECOVERY_WORDS, DcgmReading, Unit
 from gpuward.ports import Refused, Unreachable
 
 UUID = "GPU-5a5a5a5a-0000-4000-8000-0123456789ab"
@@ -44,6 +46,16 @@ def test_both_generations_of_names_are_the_same_field(field: object) -> None:
 def test_the_230_of_dcgm_is_an_xid_and_its_recovery_action_is_1523() -> None:
     units = {field.number: field.unit for field in FIELDS}
     assert (units[230], units[1523]) == (Unit.XID, Unit.RECOVERY_ACTION)
+
+
+def test_every_field_that_stands_in_is_read_in_the_unit_that_it_is_taken_in() -> None:
+    units = {field.number: field.unit for field in FIELDS}
+    assert {filler.number: filler.unit for filler in FILLERS}.items() <= units.items()
+    assert units[LAST_XID] is Unit.XID
+
+
+def test_both_roads_name_a_recovery_action_alike() -> None:
+    assert dict(enumerate(RECOVERY_WORDS)) == RECOVERY
 
 
 @pytest.mark.parametrize(
@@ -142,6 +154,11 @@ def saying(body: bytes, status: int = 200) -> Answer:
 def test_a_scrape_is_fetched() -> None:
     with serving(saying(f"DCGM_FI_DEV_XID_ERRORS{{{LABELS}}} 79\n".encode())) as url:
         assert fetch(url, SOON)[230][0].value == 79
+
+
+def test_an_exporter_is_read_at_its_address() -> None:
+    with serving(saying(f"DCGM_FI_DEV_ROW_REMAP_PENDING{{{LABELS}}} 1\n".encode())) as url:
+        assert DcgmExporter(url).read(SOON)[396][0].value == 1
 
 
 def test_no_proxy_is_asked() -> None:

@@ -113,6 +113,19 @@ def test_no_agent_is_a_sentence(tmp_path: Path) -> None:
         ask(str(tmp_path / "agent.sock"), {"ask": "status"})
 
 
-def test_a_path_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
+def test_a_state_folder_of_a_long_name_has_a_door_too(tmp_path: Path) -> None:
+    path = tmp_path / ("long" * 25) / ("longer" * 20) / "agent.sock"
+    with contextlib.closing(Doorway(str(path), answer)) as door:
+        door.open()
+        assert ask(str(path), {"ask": "status"}) == {"heard": {"ask": "status"}}
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    assert not path.exists()
+    with pytest.raises(Unreachable, match="no agent answers"):
+        ask(str(path), {"ask": "status"})
+    with pytest.raises(Unreachable, match="no agent answers"):
+        ask(str(path.parent / "none" / "agent.sock"), {"ask": "status"})
+
+
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="cannot be made"):
-        Doorway(str(tmp_path / ("x" * 120) / "agent.sock"), answer).open()
+        Doorway(str(tmp_path / ("x" * 300) / "agent.sock"), answer).open()

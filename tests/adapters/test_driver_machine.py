@@ -2,6 +2,8 @@
 
 import importlib.util
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,8 @@ from gpuward.adapters.smi import Smi
 from gpuward.adapters.sysfs import Sysfs
 from gpuward.model.node import GpuReading, HolderKind
 from gpuward.ports import Driver, Refused
+from tests.kit.merging import GPU_A
+from tests.kit.pretend_driver import PretendDriver, a_holder
 
 if TYPE_CHECKING:
     from gpuward.sim.machines.machine import Machine
@@ -51,7 +55,7 @@ def nvml(machine: "Machine") -> Iterator[Nvml]:
 
 @pytest.fixture(params=["smi", "roads"])
 def driver(request: pytest.FixtureRequest, machine: "Machine", tmp_path: Path) -> Iterator[Driver]:
-    smi = Smi(environment=machine.environment())
+    smi = Smi(environment=machine.environment(), receipts=str(tmp_path / "receipts"))
     if request.param == "smi":
         yield smi
         return
@@ -130,7 +134,7 @@ def test_a_reset_heals_what_a_reset_heals(driver: Driver, machine: "Machine") ->
     pci = first(machine)
     machine.inject(0, 48)
     driver.set_persistence(pci, on=False, deadline_seconds=SOON)
-    driver.reset(pci, SOON)
+    driver.reset(pci, SOON, key="c-1")
     gpu = of(driver, pci)
     assert gpu is not None
     assert (gpu.ecc.volatile, gpu.remap.pending, gpu.recovery_action) == (0, False, "None")
@@ -143,10 +147,10 @@ def test_a_held_gpu_is_not_reset_and_its_holder_is_seen(driver: Driver, machine:
     driver.read(SOON)
     with machine.hold(0) as hold:
         with pytest.raises(Refused):
-            driver.reset(pci, SOON)
+            driver.reset(pci, SOON, key="c-1")
         assert [(holder.pid, holder.kind) for holder in holders.of(minor)] == [(hold.pid, HolderKind.OURS)]
     assert holders.of(minor) == ()
-    driver.reset(pci, SOON)
+    driver.reset(pci, SOON, key="c-2")
 
 
 def test_a_drained_gpu_is_not_reset(driver: Driver, machine: "Machine") -> None:
@@ -154,7 +158,77 @@ def test_a_drained_gpu_is_not_reset(driver: Driver, machine: "Machine") -> None:
     driver.set_persistence(pci, on=False, deadline_seconds=SOON)
     driver.set_drained(pci, on=True, deadline_seconds=SOON)
     with pytest.raises(Refused):
-        driver.reset(pci, SOON)
+        driver.reset(pci, SOON, key="c-1")
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """A Driver over a machine, real or pretend: how often its GPU was reset, and how work comes onto it."""
+
+    driver: Driver
+    pci: str
+    resets: Callable[[], int]
+    held: Callable[[], AbstractContextManager[object]]
+
+
+@pytest.fixture(params=["smi", "roads", "pretend"])
+def twin(request: pytest.FixtureRequest) -> Twin:
+    if request.param == "pretend":
+        pretend = PretendDriver()
+        return Twin(pretend, GPU_A, lambda: pretend.done_resets, lambda: held_in(pretend))
+    machine: Machine = request.getfixturevalue("machine")
+    smi = Smi(environment=machine.environment(), receipts=str(machine.folder / "receipts"))
+    driver: Driver = smi
+    if request.param == "roads":
+        sysfs = Sysfs(str(machine.folder))
+        driver = Roads(request.getfixturevalue("nvml"), smi, sysfs, clock=SystemClock())
+    return Twin(driver, first(machine), lambda: machine.state().gpus[0].resets, lambda: machine.hold(0))
+
+
+@contextmanager
+def held_in(pretend: PretendDriver) -> Iterator[None]:
+    pretend.held[0] = [a_holder()]
+    yield
+    pretend.held.clear()
+
+
+def test_with_the_same_key_a_reset_is_not_done_again(twin: Twin) -> None:
+    twin.driver.set_persistence(twin.pci, on=False, deadline_seconds=SOON)
+    assert not twin.driver.has_reset(twin.pci, key="c-1")
+    twin.driver.reset(twin.pci, SOON, key="c-1")
+    assert twin.driver.has_reset(twin.pci, key="c-1")
+    with twin.held():
+        twin.driver.reset(twin.pci, SOON, key="c-1")
+    assert twin.resets() == 1
+
+
+def test_with_another_key_a_reset_is_done_again(twin: Twin) -> None:
+    twin.driver.set_persistence(twin.pci, on=False, deadline_seconds=SOON)
+    for key in ("c-1", "c-2", "c-1"):
+        twin.driver.reset(twin.pci, SOON, key=key)
+    assert twin.resets() == 2
+    assert not twin.driver.has_reset(twin.pci, key="c-3")
+
+
+def test_a_reset_that_was_refused_is_refused_again_with_the_same_key_also_when_its_reason_is_gone(twin: Twin) -> None:
+    twin.driver.set_persistence(twin.pci, on=False, deadline_seconds=SOON)
+    with twin.held(), pytest.raises(Refused) as first_time:
+        twin.driver.reset(twin.pci, SOON, key="c-1")
+    with pytest.raises(Refused) as again:
+        twin.driver.reset(twin.pci, SOON, key="c-1")
+    assert (str(again.value), twin.resets()) == (str(first_time.value), 0)
+    twin.driver.reset(twin.pci, SOON, key="c-2")
+    assert twin.resets() == 1
+
+
+def test_a_gpu_that_is_hidden_after_its_reset_is_refused_and_not_reset_again(twin: Twin) -> None:
+    twin.driver.set_persistence(twin.pci, on=False, deadline_seconds=SOON)
+    twin.driver.reset(twin.pci, SOON, key="c-1")
+    twin.driver.set_persistence(twin.pci, on=False, deadline_seconds=SOON)
+    twin.driver.set_drained(twin.pci, on=True, deadline_seconds=SOON)
+    with pytest.raises(Refused, match="does not show"):
+        twin.driver.reset(twin.pci, SOON, key="c-1")
+    assert twin.resets() == 1
 
 
 def test_describe_has_the_gpu(driver: Driver, machine: "Machine") -> None:
@@ -170,14 +244,14 @@ def test_nvml_names_a_lost_gpu(nvml: Nvml, machine: "Machine") -> None:
 def test_a_reset_of_a_lost_gpu_is_refused(driver: Driver, machine: "Machine") -> None:
     machine.inject(0, 79)
     with pytest.raises(Refused, match=r"(?i)lost"):
-        driver.reset(first(machine), SOON)
+        driver.reset(first(machine), SOON, key="c-1")
 
 
 CALLS: dict[str, Callable[[Driver, str], object]] = {
     "query": lambda driver, pci: driver.describe(pci, 1.0),
     "drain": lambda driver, pci: driver.is_drained(pci, 1.0),
     "persistence": lambda driver, pci: driver.set_persistence(pci, on=False, deadline_seconds=1.0),
-    "reset": lambda driver, pci: driver.reset(pci, 1.0),
+    "reset": lambda driver, pci: driver.reset(pci, 1.0, key="c-1"),
 }
 
 

@@ -3,8 +3,10 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,52 @@ def test_evidence_is_kept_with_its_hash(tmp_path: Path) -> None:
     assert (folder / "nvidia-smi_-q.txt").read_bytes() == b"GPU is lost"
     assert subprocess.run(["sha256sum", "--check", "--quiet", LIST], cwd=folder, check=False).returncode == 0
     assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_evidence_that_is_kept_again_is_listed_once_by_its_newest_hash(tmp_path: Path) -> None:
+    room = EvidenceFolder(str(tmp_path))
+    for name, content in (("q.txt", b"old"), ("kernel.log", b"log"), ("q.txt", b"new"), ("q.txt", b"new")):
+        room.keep("c1", name, content)
+    listed = (tmp_path / "c1" / LIST).read_text().splitlines()
+    assert [line.split()[1] for line in listed] == ["kernel.log", "q.txt"]
+    assert subprocess.run(["sha256sum", "--check", "--quiet", LIST], cwd=tmp_path / "c1", check=False).returncode == 0
+
+
+def test_a_list_that_an_earlier_version_left_torn_is_mended(tmp_path: Path) -> None:
+    room = EvidenceFolder(str(tmp_path))
+    room.keep("c1", "a", b"a")
+    listed = tmp_path / "c1" / LIST
+    listed.write_text(f"{listed.read_text()}{listed.read_text()}0123abc")
+    room.keep("c1", "a", b"a")
+    room.keep("c1", "b", b"b")
+    assert [line.split()[1] for line in listed.read_text().splitlines()] == ["a", "b"]
+    assert subprocess.run(["sha256sum", "--check", "--quiet", LIST], cwd=tmp_path / "c1", check=False).returncode == 0
+
+
+def test_whenever_the_agent_is_killed_while_it_keeps_evidence_the_list_is_whole(tmp_path: Path) -> None:
+    code = (
+        "import itertools, sys\nfrom gpuward.adapters.evidence import EvidenceFolder\n"
+        "room = EvidenceFolder(sys.argv[1])\nprint('begun', flush=True)\n"
+        "for number in itertools.count(): room.keep('c1', f'{number % 40}.txt', str(number).encode())"
+    )
+    for _ in range(5):
+        with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as agent:
+            assert agent.stdout is not None
+            agent.stdout.readline()
+            time.sleep(0.1)
+            agent.kill()
+        lines = (tmp_path / "c1" / LIST).read_text().splitlines(keepends=True)
+        assert lines
+        assert all(re.fullmatch(r"[0-9a-f]{64}  [0-9]+\.txt\n", line) for line in lines)
+        assert len({line.split()[1] for line in lines}) == len(lines)
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../../x", ".hidden"])
+def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
+    EvidenceFolder(str(tmp_path / "evidence")).keep(name, name, b"x")
+    assert [path.name for path in tmp_path.iterdir()] == ["evidence"]
+    (case,) = (tmp_path / "evidence").iterdir()
+    assert len([*case.iterdir()]) == 2
 
 
 def test_evidence_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:

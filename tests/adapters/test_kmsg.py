@@ -3,6 +3,7 @@
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -27,6 +28,19 @@ def written(log: Kmsg, token: str) -> list[Signal]:
     while more := log.read(0.1):
         came += [one for one in more if isinstance(one, Signal) and token in one.text]
     return came
+
+
+def while_waiting(log: Kmsg, write: Callable[[bytes], None], token: str) -> Signal:
+    """Return the record that is written while it is waited for."""
+    writing = threading.Timer(0.2, write, [f"gpuward test {token}".encode()])
+    writing.start()
+    try:
+        while True:
+            for one in log.read(20.0):
+                if isinstance(one, Signal) and token in one.text:
+                    return one
+    finally:
+        writing.join()
 
 
 def test_the_lines_of_variables_are_dropped() -> None:
@@ -58,12 +72,40 @@ def test_boot_time_and_the_record_s_clock_give_the_time_of_day(write: Callable[[
     token = secrets.token_hex(8)
     with closing(Kmsg()) as log:
         written(log, token)
-        now = time.time_ns() / 1e9
-        write(f"gpuward test {token}".encode())
-        [came] = written(log, token)
+        before = time.time_ns() / 1e9
+        came = while_waiting(log, write, token)
+        after = time.time_ns() / 1e9
         boot_time = log.origin().boot_time
     assert boot_time is not None
-    assert boot_time + int(came.text.split(",")[2]) / 1e6 == pytest.approx(now, abs=0.010)
+    at = boot_time + int(came.text.split(",")[2]) / 1e6
+    assert before - 0.010 <= at <= after + 0.010, "however far the records' clock has drifted since the boot"
+
+
+@pytest.mark.real
+@pytest.mark.xdist_group("kmsg")
+def test_a_record_that_was_read_late_does_not_move_the_time_of_the_others(write: Callable[[bytes], None]) -> None:
+    token = secrets.token_hex(8)
+    with closing(Kmsg()) as log:
+        written(log, token)
+        while_waiting(log, write, token)
+        began = log.origin().boot_time
+        write(f"gpuward test {token}".encode())
+        time.sleep(0.5)
+        assert written(log, token)
+        assert log.origin().boot_time == pytest.approx(began, abs=0.005)
+
+
+@pytest.mark.real
+@pytest.mark.xdist_group("kmsg")
+def test_old_records_tell_nothing_of_the_clock(write: Callable[[bytes], None]) -> None:
+    token = secrets.token_hex(8)
+    write(f"gpuward test {token}".encode())
+    time.sleep(1.5)
+    with closing(Kmsg()) as log:
+        by_clocks_alone = log.origin().boot_time
+        while not [one for one in log.read(1.0) if isinstance(one, Signal) and token in one.text]:
+            pass
+        assert log.origin().boot_time == pytest.approx(by_clocks_alone, abs=0.005)
 
 
 @pytest.mark.real

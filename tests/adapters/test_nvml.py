@@ -180,6 +180,8 @@ class Library:
     def call(self, name: str, *arguments: Any) -> Any:
         """Answer one call."""
         self.open += {"Init": 1, "Shutdown": -1}.get(name, 0)
+        if name == "DeviceGetUUID" and arguments[0] != "handle":
+            return f"{UUID} of {arguments[0]}"
         key = (name, *arguments[1:]) if (name, *arguments[1:]) in self.answers else name
         answer = self.answers.get(key, -3)
         if isinstance(answer, int) and answer < 0:
@@ -203,6 +205,9 @@ FULL: dict[object, Any] = {
     "DeviceGetPersistenceMode": 1,
     "DeviceGetDisplayActive": 0,
     "DeviceGetMigMode": [1, 0],
+    "DeviceGetMaxMigDeviceCount": 7,
+    ("DeviceGetMigDeviceHandleByIndex", 0): "first",
+    ("DeviceGetMigDeviceHandleByIndex", 4): "second",
     ("DeviceGetTotalEccErrors", 1, 0): 2,
     ("DeviceGetTotalEccErrors", 1, 1): 5,
     "DeviceGetRemappedRows": (3, 1, 1, 0),
@@ -245,8 +250,21 @@ def test_everything_that_the_library_tells_is_read() -> None:
             ),
             pcie=Pcie(generation=4, generation_max=5, width=8, width_max=16),
             lost=False,
+            mig_uuids=(f"{UUID} of first", f"{UUID} of second"),
         ),
     )
+
+
+def test_of_a_card_without_mig_no_mig_device_is_asked_for() -> None:
+    library = Library()
+    library.answers |= FULL | {"DeviceGetMigMode": [0, 1]}
+    assert [gpu.mig_uuids for gpu in through_a_child(library)] == [None]
+
+
+def test_a_library_that_knows_no_mig_devices_leaves_them_unknown() -> None:
+    library = Library()
+    library.answers |= FULL | {"DeviceGetMaxMigDeviceCount": -13}
+    assert [gpu.mig_uuids for gpu in through_a_child(library)] == [None]
 
 
 def test_what_the_library_does_not_support_is_unknown() -> None:

@@ -179,6 +179,16 @@ def test_a_gpu_that_the_driver_says_little_of_keeps_its_place(tmp_path: Path, sa
     assert (good.index, good.uuid) == (1, "GPU-1")
 
 
+@pytest.mark.parametrize("word", ["GPU Excluded", "Blacklisted"])
+def test_a_gpu_that_the_driver_leaves_alone_is_none_of_ours_and_is_not_counted(tmp_path: Path, word: str) -> None:
+    for minor, (address, excluded) in enumerate(
+        [("0000:3b:00.0", "No"), ("0000:5e:00.0", "Yes"), ("0000:86:00.0", "No")]
+    ):
+        told = information(f"GPU-{minor}", address, minor)
+        add_gpu(tmp_path, address, f"{told}{word}:\t {excluded}\n")
+    assert [(gpu.index, gpu.pci) for gpu in ProcFs(str(tmp_path)).gpus()] == [(0, "0000:3b:00"), (1, "0000:86:00")]
+
+
 def test_without_a_driver_there_are_no_gpus_and_no_version(tmp_path: Path) -> None:
     assert ProcFs(str(tmp_path)).gpus() == ()
     assert ProcFs(str(tmp_path)).driver_version() is None

@@ -70,9 +70,13 @@ class Lane:
         """Return yes for a long deadline."""
         return pci == PCI and deadline_seconds > 1
 
-    def reset(self, pci: str, deadline_seconds: float) -> None:
+    def reset(self, pci: str, deadline_seconds: float, *, key: str) -> None:
         """Note it."""
-        self.did.append(f"reset {pci} {deadline_seconds:g}")
+        self.did.append(f"reset {pci} {deadline_seconds:g} {key}")
+
+    def has_reset(self, pci: str, *, key: str) -> bool:
+        """Return whether that reset was noted, whatever its deadline."""
+        return any(one.startswith(f"reset {pci} ") and one.endswith(f" {key}") for one in self.did)
 
 
 @dataclass
@@ -145,5 +149,6 @@ def test_acts_go_to_nvidia_smi_alone() -> None:
 
 def test_our_own_child_is_off_the_gpus_before_a_reset() -> None:
     here = Junction()
-    here.roads.reset(PCI, 9)
-    assert (here.nvml.did, here.smi.did) == (["close"], [f"reset {PCI} 9"])
+    here.roads.reset(PCI, 9, key="c-1")
+    assert (here.nvml.did, here.smi.did) == (["close"], [f"reset {PCI} 9 c-1"])
+    assert [here.roads.has_reset(PCI, key=key) for key in ("c-1", "c-2")] == [True, False]

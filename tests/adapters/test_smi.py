@@ -155,32 +155,32 @@ def test_persistence_mode_that_only_says_that_it_changed_is_refused(tool: Tool) 
 
 
 def test_a_reset_is_success_when_the_same_gpu_is_back(tool: Tool) -> None:
-    tool.driver().reset(PCI, SOON)
+    tool.driver().reset(PCI, SOON, key="c-1")
     assert "--gpu-reset -i 0000:3F:00.0" in tool.calls()
 
 
 def test_a_reset_after_which_another_gpu_answers_is_a_conflict(tool: Tool) -> None:
     tool.set(after="GPU-other")
     with pytest.raises(Conflict, match="GPU-other"):
-        tool.driver().reset(PCI, SOON)
+        tool.driver().reset(PCI, SOON, key="c-1")
 
 
 def test_a_reset_after_which_the_gpu_is_gone_is_refused(tool: Tool) -> None:
     tool.does(WELL.replace("cp after uuid", "echo draining > drained"))
     with pytest.raises(Refused, match="does not show"):
-        tool.driver().reset(PCI, SOON)
+        tool.driver().reset(PCI, SOON, key="c-1")
 
 
 def test_a_reset_after_which_the_gpu_is_lost_is_refused(tool: Tool) -> None:
     tool.does(WELL.replace("cp after uuid", "echo GPU is lost > temp"))
     with pytest.raises(Refused, match="does not answer after its reset"):
-        tool.driver().reset(PCI, SOON)
+        tool.driver().reset(PCI, SOON, key="c-1")
 
 
 def test_a_gpu_that_cannot_be_read_may_still_be_reset(tool: Tool) -> None:
     tool.does(WELL.replace('    "-q -x"|', "    nothing|").replace('"-q -x -i', '"-q -x -i broken', 1))
     with pytest.raises(Refused, match="no such request"):
-        tool.driver().reset(PCI, SOON)
+        tool.driver().reset(PCI, SOON, key="c-1")
     assert "--gpu-reset -i 0000:3F:00.0" in tool.calls()
 
 
@@ -246,7 +246,7 @@ CALLS: dict[str, Callable[[Driver], object]] = {
     "set_persistence": lambda driver: driver.set_persistence(PCI, on=True, deadline_seconds=0.5),
     "set_drained": lambda driver: driver.set_drained(PCI, on=True, deadline_seconds=0.5),
     "is_drained": lambda driver: driver.is_drained(PCI, 0.5),
-    "reset": lambda driver: driver.reset(PCI, 0.5),
+    "reset": lambda driver: driver.reset(PCI, 0.5, key="c-1"),
 }
 
 
@@ -257,3 +257,30 @@ def test_every_call_ends_by_its_deadline(tool: Tool, call: Callable[[Driver], ob
     with pytest.raises(Hung, match=r"did not answer within 0\.5 s"):
         call(tool.driver())
     assert time.monotonic() - started < SOON
+
+
+MIG_XML = XML.replace("<persistence_mode>", "<mig_mode><current_mig>Enabled</current_mig></mig_mode><persistence_mode>")
+MIG = "MIG-0a0a0a0a-0000-5000-8000-0123456789ab"
+OLD_MIG = f"MIG-{UUID}/7/0"
+LISTING = f"""\
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: {UUID})
+  MIG 1g.10gb     Device  0: (UUID: {MIG})
+  MIG 1g.10gb+me  Device  1: (UUID: {OLD_MIG})
+GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-0)
+  MIG 3g.40gb     Device  0: (UUID: MIG-0)
+"""
+
+
+@pytest.mark.parametrize(("answer", "want"), [("cat listing", (MIG, OLD_MIG)), ("cat listing; exit 3", None)])
+def test_mig_devices_are_read_from_the_list_where_mig_is_on(
+    tool: Tool, answer: str, want: tuple[str, ...] | None
+) -> None:
+    tool.set(listing=LISTING)
+    tool.does(WELL.replace(XML, MIG_XML).replace('    "--gpu-reset', f'    "-L") {answer} ;;\n    "--gpu-reset', 1))
+    (gpu,) = tool.driver().read(SOON).gpus
+    assert (gpu.mig, gpu.mig_uuids) == (True, want)
+
+
+def test_where_mig_is_off_nothing_more_is_asked(tool: Tool) -> None:
+    tool.driver().read(SOON)
+    assert tool.calls() == ["-q -x"]

@@ -60,7 +60,10 @@ def test_isolate_parks_and_release_undoes_it(ward: Ward) -> None:
         assert {one["what"] for one in story["happenings"]} >= {"observed", "verdict", "moved", "effect"}
         assert ward.ask("release", "1")[0] == 0
         until(lambda: "closed" in ward.moves(), "it is released")
-        until(lambda: ward.ask("status")[0] == 0, "all is well")
+        until(lambda: ward.ask("status")[1]["gpus"][1]["case"] is None, "the case is closed")
+        # It is in service again by a person's word, and its fault still stands.
+        until(lambda: ward.ask("status")[1]["gpus"][1]["state"] == "faulty", "that is said")
+        assert ward.ask("status")[1]["gpus"][1]["findings"]
     assert not gpu(ward, 1).drained
     assert gpu(ward, 1).persistence == persistence
 

@@ -10,10 +10,11 @@ from gpuward.agent.telemetry import SILENT
 from gpuward.model.case import CaseState, Mode
 from gpuward.model.happening import What
 from gpuward.model.node import EccCounts, NvLink, Remap
-from tests.agent.test_standalone import DOUBLE_BIT, DRAIN, Server
+from tests.agent.test_standalone import DOUBLE_BIT, DRAIN
 from tests.kit.merging import GPU_A, GPU_B, GPU_C
 from tests.kit.pretend import At
 from tests.kit.pretend_driver import hung
+from tests.kit.served import Server
 from tests.kit.ward import Ward, until
 
 S = CaseState
@@ -115,6 +116,14 @@ def test_a_missing_gpu_is_lost_after_two_readings() -> None:
     lost.live(At(1, vanish(lost)), seconds=200)
     assert cases(lost) == {GPU_A: S.PARKED}
     assert "reboot the node" in lost.case().due
+
+
+def test_a_gpu_that_does_not_come_back_from_a_restart_is_missing_also_when_nothing_had_happened() -> None:
+    server = Server(mode=Mode.OBSERVE)
+    server.live(seconds=50)
+    del server.driver.gpus[GPU_A]
+    server.live(seconds=100)
+    assert server.case().kind == "gpu_missing"
 
 
 def test_a_gpu_that_we_drained_is_not_missing() -> None:

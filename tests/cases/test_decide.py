@@ -210,8 +210,9 @@ def test_a_waiting_case_says_why_once() -> None:
 
 
 def test_a_broken_law_parks_its_case_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    reset_at_once = replace(MOVES[7], effects=(EffectKind.RESET,))
-    wrong = (*MOVES[:7], reset_at_once, *MOVES[8:])
+    urgent = next(move for move in MOVES if (move.state, move.to) == (CaseState.SUSPECT, CaseState.FENCED))
+    reset_at_once = replace(urgent, effects=(EffectKind.RESET,))
+    wrong = tuple(reset_at_once if move is urgent else move for move in MOVES)
     monkeypatch.setattr(waist, "advance", lambda case, scene: advance(case, scene, moves=wrong))
     decision = decide(snapshot(xid(79, 0), xid(31, 0, pci=GPU_B), gpus={**GPUS, GPU_B: HELD}))
     states = {case.gpu: case.state for case in decision.cases}

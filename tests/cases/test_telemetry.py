@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gpuward.isolation.findings import FINDINGS, Finding, Look
+from gpuward.isolation.findings import FINDINGS, KINDS, Finding, Look
 from gpuward.isolation.saved import SavedError
 from gpuward.isolation.telemetry import (
-    KINDS,
     Round,
     Standing,
     faults_of,
@@ -100,9 +99,13 @@ HOLDS: list[tuple[str, Look, bool | None]] = [
     ("told-lost", Look(WELL, WELL), False),
     ("told-lost", Look(WELL, LOST), None),
     ("told-lost", Look(LOST, None), None),
+    ("told-lost", Look(LOST, None, drained=True), None),
+    ("told-lost", Look(WELL, None, drained=True), False),
+    ("told-lost", Look(None, None, drained=True), False),
     ("not-shown", Look(WELL, None, absent=2), True),
     ("not-shown", Look(WELL, None, absent=1), None),
     ("not-shown", Look(WELL, WELL), False),
+    ("not-shown", Look(WELL, None, absent=9, drained=True), False),
     ("links-down", over_links(linked(active=3), linked(active=3)), True),
     ("links-down", over_links(linked(speed=13.0), linked(speed=13.0)), True),
     ("links-down", over_links(linked(active=3), linked()), False),
@@ -248,6 +251,23 @@ def test_a_gpu_under_repair_makes_no_finding(case: Case) -> None:
     assert list(faults_of(standing, "n")) == []
     (other,) = stand((), {GPU_B: Look(None, remap(pending=True))}, Round(begun=100.0, node="n", cases=(case,)))
     assert not other.quiet, "another GPU of the node is not under repair"
+
+
+def test_what_is_as_old_as_a_lag_is_from_before_the_repair() -> None:
+    at = Round(begun=100.0, node="n", cases=(a_case(CaseState.PROBATION, done(EffectKind.RESET, 50.0)),))
+    assert not at.is_quiet(GPU_A)
+    assert not at.is_quiet(GPU_A, lag_seconds=49.0)
+    assert at.is_quiet(GPU_A, lag_seconds=51.0)
+    assert not at.is_quiet(GPU_B, lag_seconds=51.0)
+
+
+def test_a_missing_gpu_that_turns_out_to_be_drained_is_not_missing_any_more() -> None:
+    missing = after(Look(WELL, None, absent=2))
+    assert one_fault(missing).kind == "gpu_missing"
+    assert after(Look(WELL, None, drained=True), known=missing) == ()
+    case = a_case(CaseState.SUSPECT, fault=missing[0].id)
+    withdrawn = after(Look(WELL, None, drained=True), known=missing, cases=[case])
+    assert one_fault(withdrawn).verdict.level is Level.IGNORE
 
 
 def test_what_was_seen_under_repair_keeps_that_time_afterwards() -> None:

@@ -187,7 +187,7 @@ def test_what_is_graded_ignore_is_counted_and_shown_with_all(
 ) -> None:
     hidden = scan(capsys, tmp_path, [INJECTED], "--json")
     assert hidden.out == ""
-    assert "1 faults graded ignore are not shown; --all shows them" in hidden.err
+    assert "1 fault graded ignore is not shown; --all shows them" in hidden.err
     for words in (["--all"], ["--level", "ignore"]):
         shown = scan(capsys, tmp_path, [INJECTED], "--json", *words)
         assert [one["level"] for one in shown.objects()] == ["ignore"]

@@ -75,7 +75,7 @@ def test_a_terminal_gets_colours_and_a_pipe_none(log: Path) -> None:
     code, out, err = in_terminal("scan", log)
     assert code == 1
     assert "\x1b[1;31mP0" in out
-    assert "1 lines read" in err
+    assert "1 line read" in err
     assert "\x1b" not in ask_process("scan", log).out
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from gpuward.agent.board import STATES, Board, board_object
 from gpuward.agent.sight import Seen, remember
+from gpuward.audit.facts import Finding
 from gpuward.cli.args import build_parser
 from gpuward.cli.objects import change_object, fault_object, line_object
 from gpuward.isolation.catalogue.load import load, load_rules
@@ -23,8 +24,9 @@ from gpuward.isolation.table import MOVES
 from gpuward.model.case import CaseState, EffectKind, Mode, Outcome
 from gpuward.model.fault import ChangeKind
 from gpuward.model.happening import Happening, What
+from gpuward.model.metric import METRICS
 from gpuward.model.record import RecordKind
-from gpuward.settings import Settings, read_settings
+from gpuward.settings import TABLES, read_settings
 from tests.kit.merging import terms, told, xid
 from tests.kit.pretend_driver import a_reading
 from tests.kit.records import a_record
@@ -122,7 +124,8 @@ def test_every_link_leads_somewhere(page: str) -> None:
 @every_page
 def test_every_command_that_is_shown_can_be_given(page: str) -> None:
     for words in commands(page):
-        if words:
+        # A command's bare name speaks of the command.
+        if words and (len(words) > 1 or words[0] not in subcommands()):
             build_parser().parse_args([word for word in words if word != "--help"])
 
 
@@ -160,9 +163,13 @@ def test_the_help_names_every_subcommand() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "gpuward", "--help"], check=True, capture_output=True, text=True, timeout=20
     )
-    assert set(subcommands()) == {"scan", "watch", "explain", "agent", "status", "why", "release", "retry"}
+    assert set(subcommands()) == {
+        *("scan", "watch", "explain", "agent", "status", "why", "release", "retry", "drill", "qualify"),
+        *("approve", "off", "pause", "resume"),
+        *("controller", "install", "uninstall", "preflight", "cases", "nodes", "report", "sim"),
+    }
     for name in subcommands():
-        assert re.search(rf"^    {name} +\w", done.stdout, re.MULTILINE)
+        assert re.search(rf"^    {name}\s+\w", done.stdout, re.MULTILINE)
 
 
 def test_both_readmes_have_the_same_sections_tables_and_lists() -> None:
@@ -285,6 +292,11 @@ def test_json_md_names_exactly_the_keys_of_a_board() -> None:
     )
 
 
+def test_json_md_names_exactly_the_keys_of_a_finding() -> None:
+    keys = {one.name for one in fields(Finding)}
+    assert first_column(section("docs/json.md", "A look over a cluster (`preflight --json`)")) == keys
+
+
 def test_agent_md_names_every_mode_state_effect_outcome_and_field_of_the_journal() -> None:
     page = text("docs/agent.md")
     modes = re.findall(r"^\| `([a-z]+)` \|", page.partition("\n## ")[0], re.MULTILINE)
@@ -307,11 +319,23 @@ def test_the_page_of_cases_has_every_state_move_and_law() -> None:
         assert f"| {law.__name__.replace('_', ' ')} |" in page
 
 
+def test_the_page_of_metrics_has_every_metric_and_every_value_of_a_label_and_no_others() -> None:
+    page = text("docs/reference/metrics.md")
+    assert set(re.findall(r"^\| `(gpuward_[a-z_]+)` \|", page, re.MULTILINE)) == {row.name for row in METRICS}
+    named = {word for other in PAGES for word in re.findall(r"\bgpuward_[a-z_]+\b", text(other))}
+    assert named <= {row.name for row in METRICS}
+    for label in (label for row in METRICS for label in row.labels):
+        assert f"| `{label.name}` | {label.says} | {', '.join(label.values)}" in page
+
+
 def test_the_settings_that_are_shown_can_be_used_and_are_all_there_are() -> None:
     [shown] = blocks("docs/settings.md", "toml")
     settings = read_settings(shown, name="docs/settings.md", book=load(), rules=load_rules())
-    names = {field.name for field in fields(Settings)}
+    names = set(TABLES)
     assert set(tomllib.loads(shown)) == names
+    page = text("docs/settings.md")
+    for column in {column for columns in TABLES.values() for column in columns}:
+        assert re.search(rf"\b{column}\b", page), column
     assert first_column(text("docs/settings.md").partition("| setting |")[2]) == names
     assert settings.rules["R31-same-gpu"]["count"] == 3
 

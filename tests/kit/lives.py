@@ -1,16 +1,29 @@
 """Lives of a case: a world and outcomes that change by chance, every step held against the laws."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from gpuward.isolation import laws
 from gpuward.isolation.machine import advance, ask, settle
-from gpuward.isolation.table import MOVES, Move
-from gpuward.model.case import ENDED, Case, CaseState, Effect, EffectKind, Mode, Order, Outcome
+from gpuward.isolation.move import Move
+from gpuward.isolation.table import MOVES
+from gpuward.model.case import (
+    ENDED,
+    ON_A_CLUSTER,
+    ON_A_SERVER,
+    Case,
+    CaseState,
+    Effect,
+    EffectKind,
+    Mode,
+    Order,
+    Outcome,
+)
 from gpuward.model.level import FaultClass, Level
-from gpuward.model.scene import FaultSight, GpuSight, Scene
+from gpuward.model.scene import NO_REBOOT, FaultSight, GpuSight, RebootSight, Scene
 
 PROBATION_SECONDS = 600.0
 
@@ -107,15 +120,25 @@ class Life:
         return self
 
 
+ITS_OWN = "xid:31 is the job's own"
+
+
 def chance_life(seed: int, *, moves: Sequence[Move] = MOVES, steps: int = 40) -> Life:
     """Return a life of chance, ended by healing: in the end the world is good, a person releases what is parked."""
     chance = random.Random(seed)  # noqa: S311  a seed is the whole bug report
     level = chance.choice([Level.P0, Level.P1])
-    life = Life(case=a_case(level=level, parks=chance.random() < 0.2), moves=moves)
-    scene = a_scene(level=level, mode=chance.choice(list(Mode)), work=chance.choice([(), ("train (7)",), None]))
+    drill = chance.choice([None, None, None, None, None, *Mode])
+    reach = chance.choice([ON_A_SERVER, ON_A_CLUSTER])
+    life = Life(case=a_case(level=level, parks=chance.random() < 0.2, drill=drill), moves=moves)
+    scene = a_scene(
+        level=level, mode=drill or chance.choice(list(Mode)), work=chance.choice([(), ("train (7)",), None])
+    )
+    scene = replace(scene, reach=reach, unapproved=chance.random() < 0.05)
     odds = chance.choice([(6, 1, 1), (6, 1, 1), (1, 1, 1), (0, 1, 1)])
     for _ in range(steps):
         scene = _changed(replace(scene, now=scene.now + chance.choice([0.0, 1.0, 60.0, 700.0])), chance)
+        scene = scene if drill is None else replace(scene, mode=drill)
+        scene = _around(scene, life.case, chance)
         if chance.random() < 0.05:
             life.order(chance.choice(list(Order)))
         life.see(scene)
@@ -136,6 +159,7 @@ def _changed(scene: Scene, chance: random.Random) -> Scene:
             replace(scene, budget=chance.choice(["", "", "one at a time"])),
             replace(scene, obstacle=chance.choice(["", "", "reboot the node"])),
             replace(scene, relapse=chance.choice(["", "", "Xid 48"])),
+            replace(scene, overtaken=chance.choice(["", "", "Xid 79"])),
             replace(scene, fault=replace(scene.fault, cleared=chance.random() < 0.1)),
             replace(scene, fault=replace(scene.fault, over=chance.random() < 0.3)),
             replace(
@@ -146,16 +170,41 @@ def _changed(scene: Scene, chance: random.Random) -> Scene:
     )
 
 
+def _around(scene: Scene, case: Case, chance: random.Random) -> Scene:
+    """Return the scene with what only a cluster has: pods that have to go for a P0, jobs that save, standbys."""
+    if scene.reach is ON_A_SERVER:
+        return scene
+    urgent = scene.fault.level is Level.P0 or case.level is Level.P0
+    victims: tuple[str, ...] | None = scene.victims if urgent else ()
+    if urgent and chance.random() < 0.4:
+        victims = chance.choice([(), (), None, ("ml/a",), ("ml/a", "ml/b")])
+    may = RebootSight(cures=chance.random() < 0.7, why_not="", waits=chance.choice(["", "", "pods are on it"]))
+    return replace(
+        scene,
+        reboot=chance.choice([scene.reboot, scene.reboot, NO_REBOOT, may]),
+        victims=victims,
+        keepers=() if urgent else chance.choice([(), (), (), ("ml/a",), None]),
+        saving=chance.choice(["", "", "job ml/train"]),
+        standby=chance.choice(["", "", "", "the pool is empty"]),
+        job_fault=chance.choice(["", "", "", "", ITS_OWN]),
+        unapproved=scene.unapproved and not case.approved,
+    )
+
+
 def _healed(life: Life, scene: Scene) -> Life:
     """Act two: nothing fails any more, a person releases what waits. Every case must end, without a mark."""
-    good = a_scene(level=scene.fault.level, mode=Mode.REPAIR, now=scene.now + 10.0)
-    life.play(good).play(replace(good, now=good.now + PROBATION_SECONDS + 1))
+    good = a_scene(
+        level=scene.fault.level, mode=life.case.drill or Mode.REPAIR, now=scene.now + 10.0, reach=scene.reach
+    )
+    life.play(good)
+    for number in (1, 2):  # the first time a taint may still wait to be tried again
+        life.play(replace(good, now=good.now + number * (PROBATION_SECONDS + 1)))
     if life.case.state is CaseState.PARKED:
         life.order(Order.RELEASE)
-        life.play(replace(good, now=good.now + PROBATION_SECONDS + 2))
+        life.play(replace(good, now=good.now + 2 * PROBATION_SECONDS + 3))
     if life.case.state not in ENDED:
         life.broken.append(f"every case ends: still {life.case.state}")
-    if life.case.marks:
+    if life.case.marks and life.case.drill is None:
         life.broken.append("no mark is left in the end")
     return life
 
@@ -165,23 +214,132 @@ def asked(case: Case) -> list[EffectKind]:
     return [effect.kind for effect in case.effects]
 
 
-def directed_lives(moves: Sequence[Move] = MOVES) -> list[Life]:
-    """Return lives that chance seldom leads: an undo that fails, work that comes back, a relapse, and the like."""
+def directed_lives(moves: Sequence[Move] = MOVES) -> list[Callable[[], Life]]:
+    """Return how to live lives that chance seldom leads: an undo that fails, work that comes back, a relapse, more."""
     return [
-        _stubborn(moves, {EffectKind.UNDRAIN}, then={"cleared": True}),
-        _stubborn(moves, {EffectKind.RESET}, then={"work": ("train (7)",)}),
-        _stubborn(moves, {EffectKind.RESTORE}, then={}),
-        Life(moves=moves).play(a_scene()).play(a_scene(now=10.0, relapse="Xid 48")),
-        _stubborn(moves, {EffectKind.UNDRAIN}, then={}),
-        _stubborn(moves, {EffectKind.DRAIN}, then={}),
-        _stubborn(moves, {EffectKind.DRAIN}, then={"mode": Mode.ISOLATE}),
+        lambda: _stubborn(moves, {EffectKind.UNDRAIN}, then={"cleared": True}),
+        lambda: _stubborn(moves, {EffectKind.RESET}, then={"work": ("train (7)",)}),
+        lambda: _stubborn(moves, {EffectKind.RESTORE}, then={}),
+        lambda: Life(moves=moves).play(a_scene()).play(a_scene(now=10.0, relapse="Xid 48")),
+        lambda: _stubborn(moves, {EffectKind.UNDRAIN}, then={}),
+        lambda: _stubborn(moves, {EffectKind.VERIFY}, then={}),
+        lambda: _stubborn(moves, {EffectKind.PAUSE}, then={}),
+        lambda: _stubborn(moves, {EffectKind.EVIDENCE}, then={}),
+        lambda: _stubborn(moves, {EffectKind.DRAIN}, then={}),
+        lambda: _stubborn(moves, {EffectKind.DRAIN}, then={"mode": Mode.ISOLATE}),
         # What was asked for before the drain failed must be put back, whatever the drain came to.
-        _stubborn(moves, {EffectKind.DRAIN}, then={"mode": Mode.ISOLATE}, outcome=Outcome.FAILED),
-        _halted(moves, Mode.ISOLATE),
-        _halted(moves, Mode.OBSERVE),
-        _patient_then_observed(moves),
-        _work_came_back(moves),
+        lambda: _stubborn(moves, {EffectKind.DRAIN}, then={"mode": Mode.ISOLATE}, outcome=Outcome.FAILED),
+        lambda: _halted(moves, Mode.ISOLATE),
+        lambda: _halted(moves, Mode.OBSERVE),
+        lambda: _patient_then_observed(moves),
+        lambda: _work_came_back(moves),
+        lambda: Life(moves=moves).play(a_scene(display=True)),
+        *(partial(_drilled, moves, mode) for mode in Mode),
+        lambda: Life(case=a_case(drill=Mode.REPAIR), moves=moves).play(a_scene(obstacle="reboot the node")),
+        lambda: Life(case=a_case(drill=Mode.REPAIR), moves=moves).see(a_scene()).play(a_scene(overtaken="Xid 48")),
+        lambda: _stubborn(moves, {EffectKind.UNDRAIN}, then={"mode": Mode.ISOLATE}, drill=Mode.ISOLATE),
+        *_on_a_cluster(moves),
     ]
+
+
+def _drilled(moves: Sequence[Move], mode: Mode) -> Life:
+    return Life(case=a_case(drill=mode), moves=moves).play(a_scene(mode=mode))
+
+
+def _on_a_cluster(moves: Sequence[Move]) -> list[Callable[[], Life]]:
+    """Return how to live lives with pods that have to go, jobs that save, standbys, a person's word."""
+    pods: dict[str, Any] = {"reach": ON_A_CLUSTER, "victims": ("ml/a", "ml/b"), "work": ("train (7)",)}
+    gone: dict[str, Any] = {"reach": ON_A_CLUSTER}
+    later: dict[str, Any] = {**gone, "now": PROBATION_SECONDS + 1}
+    waits = a_scene(level=Level.P1, work=("train (7)",), reach=ON_A_CLUSTER)
+
+    def life() -> Life:
+        return Life(moves=moves)
+
+    def patient() -> Life:
+        return Life(case=a_case(level=Level.P1), moves=moves)
+
+    return [
+        lambda: life().play(a_scene(**pods)).play(a_scene(**gone)).play(a_scene(**later)),
+        lambda: life().play(a_scene(**pods, saving="job ml/train")).play(a_scene(**pods)).play(a_scene(**gone)),
+        lambda: (
+            life()
+            .play(a_scene(**pods))
+            .play(a_scene(**{**pods, "victims": ("ml/b", "ml/c")}))
+            .play(a_scene(**{**pods, "victims": None}))
+            .play(a_scene(**gone))
+        ),
+        lambda: _stubborn(moves, {EffectKind.EVICT}, then=pods, scene=a_scene(**pods)).play(a_scene(**pods)),
+        lambda: _stubborn(moves, {EffectKind.TAINT}, then=gone, scene=a_scene(**gone)),
+        lambda: _stubborn(moves, {EffectKind.DRAIN}, then=pods, scene=a_scene(**pods)).play(a_scene(**gone)),
+        lambda: _stubborn(moves, {EffectKind.PROMOTE}, then=pods, scene=a_scene(**pods)).play(a_scene(**gone)),
+        lambda: _untainted_in_vain(moves),
+        lambda: life().play(a_scene(**pods, unapproved=True)).play(a_scene(**pods)),
+        lambda: patient().play(a_scene(level=Level.P1, **gone, standby="the pool is empty")),
+        lambda: patient().play(waits).play(a_scene(level=Level.P1, **gone)),
+        lambda: patient().play(waits).play(a_scene(**pods)).play(a_scene(**gone)),
+        lambda: (
+            patient().play(a_scene(level=Level.P1, **gone, keepers=("ml/a",))).play(a_scene(level=Level.P1, **gone))
+        ),
+        lambda: patient().play(waits).play(replace(waits, fault=replace(waits.fault, cleared=True))),
+        lambda: _taken_back_in_vain(patient(), waits),
+        *(partial(_untaintable, moves, pods, tries) for tries in (1, 9)),
+        lambda: (
+            patient()
+            .play(replace(waits, job_fault=ITS_OWN))
+            .play(a_scene(level=Level.P1, over=True, job_fault=ITS_OWN))
+        ),
+        lambda: patient().play(waits).play(replace(waits, job_fault=ITS_OWN)),
+        lambda: patient().play(replace(waits, job_fault=ITS_OWN)).play(waits).play(a_scene(level=Level.P1, **gone)),
+        lambda: (
+            patient().play(a_scene(level=Level.P1, **gone)).play(a_scene(level=Level.P1, **gone, job_fault=ITS_OWN))
+        ),
+        lambda: _its_own_in_vain(patient(), waits),
+    ]
+
+
+def _taken_back_in_vain(life: Life, waits: Scene) -> Life:
+    """Return a life whose fault is taken back, and is there again when the taint was taken away."""
+    life.play(waits).see(replace(waits, fault=replace(waits.fault, cleared=True)))
+    while life.end(Outcome.DONE, at=0.0) is not None:
+        pass
+    return life.play(waits).play(a_scene(level=Level.P1, reach=ON_A_CLUSTER))
+
+
+def _untaintable(moves: Sequence[Move], pods: dict[str, Any], tries: int) -> Life:
+    """Return a life whose node cannot be tainted so often, and again when a person asked for another try."""
+    life = Life(moves=moves)
+    for number in range(12):
+        scene = a_scene(**pods, now=number * 15.0)
+        life.see(scene)
+        effect = life.case.pending()
+        hit = effect is not None and effect.kind is EffectKind.TAINT and number < tries
+        life.end(Outcome.FAILED if hit else Outcome.DONE, at=scene.now, why="forbidden")
+    life.order(Order.RETRY)
+    life.see(a_scene(**pods, now=300.0, mode=Mode.ISOLATE))
+    life.end(Outcome.FAILED, at=300.0, why="forbidden")
+    return life.play(a_scene(**pods, now=301.0, mode=Mode.ISOLATE)).play(a_scene(reach=ON_A_CLUSTER, now=302.0))
+
+
+def _its_own_in_vain(life: Life, waits: Scene) -> Life:
+    """Return a life whose taint cannot be taken away when its fault turns out to be its job's own."""
+    life.play(waits)
+    scene = replace(waits, job_fault=ITS_OWN)
+    life.see(scene)
+    life.end(Outcome.REFUSED, at=0.0, why="it said no")
+    return life.play(scene)
+
+
+def _untainted_in_vain(moves: Sequence[Move]) -> Life:
+    """Return a life whose taint cannot be taken away when all else is well, until a person releases it."""
+    life = Life(moves=moves).play(a_scene(reach=ON_A_CLUSTER))
+    over = a_scene(reach=ON_A_CLUSTER, now=PROBATION_SECONDS + 1)
+    life.see(over)
+    life.end(Outcome.REFUSED, at=over.now, why="it said no")
+    life.play(over)
+    if life.case.state is CaseState.PARKED:
+        life.order(Order.RELEASE)
+    return life.play(over)
 
 
 def _work_came_back(moves: Sequence[Move]) -> Life:
@@ -221,11 +379,17 @@ def _patient_then_observed(moves: Sequence[Move]) -> Life:
 
 
 def _stubborn(
-    moves: Sequence[Move], kinds: set[EffectKind], *, then: dict[str, Any], outcome: Outcome = Outcome.REFUSED
+    moves: Sequence[Move],
+    kinds: set[EffectKind],
+    *,
+    then: dict[str, Any],
+    outcome: Outcome = Outcome.REFUSED,
+    drill: Mode | None = None,
+    scene: Scene | None = None,
 ) -> Life:
     """Return a life in which these effects are refused, and `then` is seen once one was, or the case is fenced."""
-    life = Life(moves=moves)
-    scene = a_scene()
+    life = Life(case=a_case(drill=drill), moves=moves)
+    scene = scene or a_scene(mode=drill or Mode.REPAIR)
     for _ in range(30):
         life.see(scene)
         effect = life.case.pending()

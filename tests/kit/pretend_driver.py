@@ -45,6 +45,9 @@ class PretendDriver:
     running: set[str] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)
     troubles: dict[str, EdgeError] = field(default_factory=dict)
+    receipts: dict[tuple[str, str], EdgeError | None] = field(default_factory=dict)
+    """What became of each reset, by address and key."""
+    done_resets: int = 0
 
     def read(self, deadline_seconds: float) -> NodeReading:
         """Return the GPUs that are not drained."""
@@ -63,12 +66,14 @@ class PretendDriver:
         """Turn persistence mode on or off."""
         del deadline_seconds, look
         self._note(f"persistence {'on' if on else 'off'}")
+        self._see(pci)
         self.gpus[pci] = replace(self.gpus[pci], persistence=on)
 
     def set_drained(self, pci: str, *, on: bool, deadline_seconds: float) -> None:
         """Drain or undrain; a drain needs persistence mode off."""
         del deadline_seconds
         self._note("drain" if on else "undrain")
+        self._see(pci)
         if on and self.gpus[pci].persistence:
             raise Refused("in use by another client")
         (self.drained.add if on else self.drained.discard)(pci)
@@ -78,15 +83,34 @@ class PretendDriver:
         del deadline_seconds
         return pci in self.drained
 
-    def reset(self, pci: str, deadline_seconds: float) -> None:
-        """Reset a GPU that is free and shown."""
+    def reset(self, pci: str, deadline_seconds: float, *, key: str) -> None:
+        """Reset a GPU that is free and shown, unless this key tells what became of it."""
         del deadline_seconds
+        if (pci, key) not in self.receipts:
+            try:
+                self._reset(pci)
+            except EdgeError as error:
+                self.receipts[pci, key] = error
+                raise
+            self.receipts[pci, key] = None
+        trouble = self.receipts[pci, key]
+        if trouble is not None:
+            raise trouble
+        if pci in self.drained:
+            raise Refused("nvidia-smi does not show it")
+
+    def has_reset(self, pci: str, *, key: str) -> bool:
+        """Return whether this key tells what became of a reset."""
+        return (pci, key) in self.receipts
+
+    def _reset(self, pci: str) -> None:
         self._note("reset")
         if pci in self.drained:
             raise Refused("no such GPU")
         if self.of(self.gpus[pci].minor or 0):
             raise Refused("in use by another client")
         self.gpus[pci] = replace(a_reading(pci, self.gpus[pci].minor or 0), persistence=False)
+        self.done_resets += 1
 
     def of(self, minor: int) -> tuple[GpuHolder, ...]:
         """Return who holds the GPU; a service that does not run holds nothing."""
@@ -107,6 +131,10 @@ class PretendDriver:
         del deadline_seconds
         self._note(f"start {unit}")
         self.running.add(unit)
+
+    def _see(self, pci: str) -> None:
+        if pci not in self.gpus:
+            raise Refused(f"there is no GPU {pci}")
 
     def _note(self, call: str) -> None:
         self.calls.append(call)

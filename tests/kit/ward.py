@@ -22,21 +22,22 @@ class Ward:
     machine: Machine
     state: Path
 
-    def words(self, mode: str, *more: str) -> list[str]:
-        """Return the command line of an agent here."""
+    def words(self, mode: str, *more: str, force: bool = True) -> list[str]:
+        """Return the command line of an agent here; with `force` it resets what was never qualified."""
         return [
             *(sys.executable, "-m", "gpuward", "agent", "--standalone", "--mode", mode),
             *("--kernel-log", str(self.machine.log), "--state-dir", str(self.state)),
             *("--proc-root", str(self.machine.proc), "--dev-root", str(self.machine.dev)),
             *("--probation-seconds", "1", "--poll-seconds", "1", "--read-seconds", "5", "--node", "gpu-pretend-1"),
+            *(("--force",) if force else ()),
             *more,
         ]
 
     @contextmanager
-    def agent(self, mode: str, *more: str) -> "Iterator[subprocess.Popen[str]]":
+    def agent(self, mode: str, *more: str, force: bool = True) -> "Iterator[subprocess.Popen[str]]":
         """Run an agent while the body runs; it watches when the body begins."""
         with subprocess.Popen(
-            self.words(mode, *more),
+            self.words(mode, *more, force=force),
             env=self.machine.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -83,9 +84,9 @@ class Ward:
         return [one["effect"] for one in self.journal() if one.get("outcome") == "done"]
 
 
-def until(seen: Callable[[], Any], what: str) -> None:
+def until(seen: Callable[[], Any], what: str, *, seconds: float = SLOWEST_SECONDS, every_seconds: float = 0.05) -> None:
     """Wait until something is seen; fail with `what` when it never is."""
-    end = time.monotonic() + SLOWEST_SECONDS
+    end = time.monotonic() + seconds
     while not seen():
         assert time.monotonic() < end, f"never: {what}"
-        time.sleep(0.05)
+        time.sleep(every_seconds)

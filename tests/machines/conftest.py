@@ -1,7 +1,6 @@
 """Fixtures of the pretend machine: how to build one, and how to give it its NVML."""
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,15 +29,15 @@ def server(build: Build) -> Server:
 
 
 @pytest.fixture(scope="session")
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Build the library once in a cache of the tests."""
-    old = os.environ.get("XDG_CACHE_HOME")
-    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
-    yield
-    if old is None:
-        del os.environ["XDG_CACHE_HOME"]
-    else:
-        os.environ["XDG_CACHE_HOME"] = old
+def _stubs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a cache of the tests, in which the library is built once."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def _cache(_stubs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tests' cache be the user's for one test: others keep theirs in the real one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", _stubs)
 
 
 @pytest.fixture

@@ -83,6 +83,18 @@ def drain_takes(server: Server) -> object:
     return server.smi("drain", "-p", _pci(server), "-q").text.split()[-2:]
 
 
+def drain_lifts(server: Server) -> object:
+    server.drain(0)
+    return _drain(server, "0"), server.smi("-L").text.count("GPU-")
+
+
+def drain_files(server: Server) -> object:
+    server.drain(0)
+    while_drained = (server.machine.dev / "nvidia0").exists()
+    _drain(server, "0")
+    return while_drained, (server.machine.dev / "nvidia0").exists()
+
+
 def persistence_root(server: Server) -> object:
     server.machine.change(root=False)
     return server.smi("-pm", "0", "-i", "0").code
@@ -91,6 +103,12 @@ def persistence_root(server: Server) -> object:
 def persistence_takes(server: Server) -> object:
     _quiet(server)
     return server.smi("--query-gpu=persistence_mode", "--format=csv,noheader", "-i", "1").text.strip()
+
+
+def persistence_returns(server: Server) -> object:
+    _quiet(server)
+    server.smi("--gpu-reset", "-i", "0")
+    return server.smi("-pm", "1", "-i", "0").code, server.machine.state().gpus[0].persistence
 
 
 def reset_root(server: Server) -> object:
@@ -165,6 +183,24 @@ def reset_takes(server: Server) -> object:
     return gpu.ecc_volatile, gpu.ecc_aggregate, gpu.remap_pending, _action(server), gpu.resets
 
 
+def reset_idle(server: Server) -> object:
+    _quiet(server)
+    return server.smi("--gpu-reset", "-i", "0").code, server.machine.state().gpus[0].resets
+
+
+def reset_links(server: Server) -> object:
+    _quiet(server)
+    server.smi("--gpu-reset", "-i", "0")
+    gpu = server.machine.state().gpus[0]
+    return gpu.links_down, gpu.pcie_width
+
+
+def reset_persistence_stays(server: Server) -> object:
+    _quiet(server)
+    server.smi("--gpu-reset", "-i", "0")
+    return "on" if server.machine.state().gpus[0].persistence else "off"
+
+
 def lost_no_handle(server: Server) -> object:
     server.machine.inject(0, 79)
     said = server.smi("-q", "-i", "0")
@@ -202,8 +238,11 @@ TRIES = (
     Try("drain-root", drain_root, (4, 0), (0, 0)),
     Try("drain-refuses-new", drain_refuses_new, "refused", "held"),
     Try("drain-takes", drain_takes, ["is:", "draining."], ["not", "draining."]),
+    Try("drain-lifts", drain_lifts, (0, 2), (0, 1)),
+    Try("drain-files", drain_files, (True, True), (False, True)),
     Try("persistence-root", persistence_root, 4, 0),
     Try("persistence-takes", persistence_takes, "Disabled", "Enabled"),
+    Try("persistence-returns", persistence_returns, (0, True), (0, False)),
     Try("reset-root", reset_root, 4, 0),
     Try("reset-holders", reset_holders, (255, True, 0), (0, False, 0)),
     Try("reset-persistence", reset_persistence, (255, 0), (0, 0)),
@@ -215,6 +254,9 @@ TRIES = (
     Try("reset-slices", reset_slices, (True, 0), (True, 7), mig=True),
     Try("reset-reboot", reset_reboot, "Reboot", "None"),
     Try("reset-takes", reset_takes, (0, 1, False, "None", 1), (1, 1, True, "Reset", 0)),
+    Try("reset-idle", reset_idle, (0, 1), (255, 0)),
+    Try("reset-links", reset_links, ((), 16), ((0,), 8)),
+    Try("reset-persistence-stays", reset_persistence_stays, "off", "on"),
     Try("lost-no-handle", lost_no_handle, (15, False, False), (0, True, True)),
     Try("lost-spoils-all", lost_spoils_all, (15, 0, True), (15, 1, True)),
     Try("recovery-is-logged", recovery_is_logged, ["62", "15"], ["62"]),

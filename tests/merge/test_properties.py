@@ -145,3 +145,19 @@ def test_no_text_raises_and_everything_is_json(lines: list[str]) -> None:
 def test_a_switch_and_a_gpu_of_one_node_do_not_mix() -> None:
     seen = told([sxid(12028, 0, word="non-fatal"), xid(43, 0, pci="0000:c1:00")])
     assert len(seen.faults) == 2
+
+
+@given(steps=STEPS)
+def test_what_goes_on_is_the_same_however_often_it_was_asked_before(steps: Steps) -> None:
+    asked = Merger(terms())
+    records = _records(steps[:12])
+    for number, record in enumerate(records, 1):
+        asked.step(record)
+        asked.learn_uuid(record.pci or GPU_A, f"GPU-{number % 2}", node=None)
+        fresh = Merger(terms())
+        for earlier, one in enumerate(records[:number], 1):
+            fresh.step(one)
+            fresh.learn_uuid(one.pci or GPU_A, f"GPU-{earlier % 2}", node=None)
+        assert asked.faults() == fresh.faults()
+    asked.finish()
+    assert asked.faults() == []

@@ -9,9 +9,13 @@ from hypothesis import given
 from hypothesis import settings as with_settings
 from hypothesis import strategies as st
 
+from gpuward.isolation.brake import Brake
+from gpuward.isolation.budget import Budget
 from gpuward.isolation.catalogue.load import load, load_rules
+from gpuward.model.case import Mode
 from gpuward.model.level import FaultClass, Level
-from gpuward.settings import Settings, SettingsError, read_settings
+from gpuward.settings import AgentSettings, Settings, SettingsError, read_settings
+from gpuward.settings.pools import ClusterSettings, PoolTerms
 from tests.kit.commands import Answer, ask, ask_process, written
 
 
@@ -35,6 +39,9 @@ def test_every_setting_is_read() -> None:
         'profile = "intent"\noptions = ["lower_48"]\n[levels]\n"xid:92" = "P1"\nrm_init_failed = "P0"\n'
         '[classes]\n"sxid:12028" = "driver"\n[rules."R31-same-gpu"]\ncount = 3\nbefore_seconds = 7.5\nenabled = true\n'
         "[rules.I-all]\ngap_seconds = 60\n"
+        '[agent]\nmode = "repair"\npoll_seconds = 5\ncheck_command = "dcgmi diag -r 1"\nreset_unqualified = true\n'
+        'dcgm_url = "http://localhost:9400/metrics"\n'
+        "[brake]\nshare = 0.25\nwindow_seconds = 60\n[budget]\ngpus = 4\nhardware = 2\n"
     )
     assert chosen == Settings(
         profile="intent",
@@ -42,6 +49,18 @@ def test_every_setting_is_read() -> None:
         levels={"xid:92": Level.P1, "rm_init_failed": Level.P0},
         classes={"sxid:12028": FaultClass.DRIVER},
         rules={"R31-same-gpu": {"count": 3, "before_seconds": 7.5, "enabled": True}, "I-all": {"gap_seconds": 60}},
+        agent=AgentSettings(
+            mode=Mode.REPAIR,
+            poll_seconds=5,
+            check_command=("dcgmi", "diag", "-r", "1"),
+            reset_unqualified=True,
+            dcgm_url="http://localhost:9400/metrics",
+        ),
+        cluster=ClusterSettings(
+            default=PoolTerms(
+                brake=Brake(share=0.25, window_seconds=60), budget=Budget(gpus=4, by_class={FaultClass.HARDWARE: 2})
+            )
+        ),
     )
 
 
@@ -57,6 +76,24 @@ def test_every_setting_is_read() -> None:
         ("options = [[]]", "a.toml, line 1, options: [] is unknown"),
         ('options = ["accept_user_records"]', "a.toml, line 1, options: 'accept_user_records' is unknown"),
         ("levels = 4", "a.toml, line 1, levels: must be a table"),
+        ("agent = 4", "a.toml, line 1, agent: must be a table: [agent]"),
+        ("[agent]\nmoda = 1", "a.toml, line 2, agent.moda: cannot be set here"),
+        ('[agent]\nmode = "repare"', "a.toml, line 2, agent.mode: must be one of observe, isolate, repair"),
+        ("[agent]\nmode = []", "a.toml, line 2, agent.mode: must be one of observe, isolate, repair"),
+        ("[agent]\npoll_seconds = -1", "a.toml, line 2, agent.poll_seconds: must be a number of seconds, 0.1 or more"),
+        ("[agent]\ncheck_command = 'a \"b'", "a.toml, line 2, agent.check_command: must be a command in one string"),
+        ('[agent]\ncheck_command = ""', "a.toml, line 2, agent.check_command: must be a command in one string"),
+        ('[agent]\ncheck_command = ["a"]', "a.toml, line 2, agent.check_command: must be a command in one string"),
+        (
+            '[agent]\ndcgm_url = "localhost:9400"',
+            "a.toml, line 2, agent.dcgm_url: must be an address such as http://localhost:9400/metrics",
+        ),
+        ('[agent]\nreset_unqualified = "yes"', "a.toml, line 2, agent.reset_unqualified: must be true or false"),
+        ("[brake]\nshare = 0", "a.toml, line 2, brake.share: must be a number above 0, at most 1"),
+        ("[brake]\nshare = 1.5", "a.toml, line 2, brake.share: must be a number above 0, at most 1"),
+        ("[budget]\ngpus = 0", "a.toml, line 2, budget.gpus: must be a whole number, 1 or more"),
+        ("[budget]\nhardware = 1.5", "a.toml, line 2, budget.hardware: must be a whole number, 1 or more"),
+        ("[budget]\nxid = 1", "a.toml, line 2, budget.xid: cannot be set here"),
         ("classes = [1]", "a.toml, line 1, classes: must be a table"),
         ('[levels]\n"xid:92" = "P9"', "a.toml, line 2, levels.xid:92: 'P9' is unknown"),
         ('[levels]\n"xid:92" = ["P1"]', "a.toml, line 2, levels.xid:92: ['P1'] is unknown"),
@@ -84,7 +121,10 @@ def test_every_setting_is_read() -> None:
         *(
             (
                 f"[rules.R79-line]\nbefore_seconds = {value}",
-                "a.toml, line 2, rules.R79-line.before_seconds: must be a number of seconds, 0 or more",
+                (
+                    "a.toml, line 2, rules.R79-line.before_seconds: "
+                    "must be a number of seconds, 0 or more, at most 1000000000"
+                ),
             )
             for value in ("-1", "nan", "inf", "true", '"60"', "[60]", "2026-11-30")
         ),

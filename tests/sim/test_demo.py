@@ -1,4 +1,4 @@
-"""The demonstration as `make demo` runs it, only faster: every verdict that it promises is told."""
+"""The demonstration as `make demo-watch` runs it, only faster: every verdict that it promises is told."""
 
 import re
 import subprocess

@@ -1,12 +1,17 @@
-"""The demonstration of the agent as `make demo` runs it; taking a fault out takes its lines out."""
+"""The demonstration of the agent as `make demo-server` runs it; taking a fault out takes its lines out."""
 
 import shutil
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("agent")
+from gpuward.sim.machines.machine import build
+from gpuward.sim.stage import Stage
+
+pytestmark = [pytest.mark.xdist_group("agent"), pytest.mark.long]
 
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
@@ -65,3 +70,13 @@ def test_without_the_fault_there_is_no_case_of_it() -> None:
     assert shown.returncode == 0, shown.stdout
     assert " GPU 0000:ab:00: " not in shown.stdout
     assert "Xid 79" not in shown.stdout.partition("a health check")[0]
+
+
+def test_it_waits_for_nothing_once_its_agent_has_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as agent:
+        agent.wait()
+        stage = Stage(build(tmp_path / "server", count=1), tmp_path, tmp_path / "gpuward.toml", {}, agent)
+        began = time.monotonic()
+        assert not stage.wait_for("GPU 0 returns", lambda: False)
+        assert time.monotonic() - began < 10.0
+    assert "the agent has ended, and this never happened: GPU 0 returns" in capsys.readouterr().out

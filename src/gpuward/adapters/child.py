@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuward.ports import Refused, Unreachable
@@ -75,8 +75,11 @@ class Slot:
         """Return the living child, None when there is none."""
         return None if self._child is None or has_ended(self._child) else self._child
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, wrapper: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         """Start a child in a process group of its own, with pipes for all it reads and says.
+
+        `wrapper` are words before the command: a program that runs it, in a session of its own, so that it goes on
+        when we and our terminal are gone.
 
         Raises Hung while an earlier one cannot be ended, Refused when the program cannot be started.
         """
@@ -85,13 +88,14 @@ class Slot:
             raise Hung(f"{self.name} (pid {stuck}) was killed and is still there; it hangs in the driver, reboot")
         try:
             self._child = subprocess.Popen(  # noqa: S603 - the command is ours, no shell
-                [*self._command, *arguments],
+                [*wrapper, *self._command, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=self._environment,
                 bufsize=0,
-                process_group=0,
+                process_group=None if wrapper else 0,
+                start_new_session=bool(wrapper),
             )
         except FileNotFoundError as error:
             raise Refused(f"{self.name} is not installed; install it or name where it is") from error
@@ -136,23 +140,29 @@ class Program:
 
         Raises Hung at the deadline, Refused when it cannot be started or says more than LONGEST_BYTES.
         """
+        with self.turn(deadline) as slot:
+            return self._run(slot, arguments, deadline)
+
+    @contextlib.contextmanager
+    def turn(self, deadline: Deadline) -> Iterator[Slot]:
+        """Give its only place while the body runs, to start it another way. Raises Hung at the deadline."""
         if not self._turn.acquire(timeout=deadline.rest()):
             raise Hung(f"another {self.name} has been running for {deadline.seconds:g} s; try again when it ends")
         try:
-            return self._run(arguments, deadline)
+            yield self._slot
         finally:
             self._turn.release()
 
-    def _run(self, arguments: Sequence[str], deadline: Deadline) -> Said:
-        child = self._slot.start(*arguments)
+    def _run(self, slot: Slot, arguments: Sequence[str], deadline: Deadline) -> Said:
+        child = slot.start(*arguments)
         try:
             if child.stdin is not None:
                 child.stdin.close()
             said = _listen(child, deadline)
             flood = said is not None and sum(map(len, said)) > LONGEST_BYTES
-            whole = said is not None and not flood and _wait(child, deadline)
+            whole = said is not None and not flood and ends_by(child, deadline)
         finally:
-            self._slot.end()
+            slot.end()
         what = " ".join((self.name, *arguments))
         if flood:
             raise Refused(f"{what} printed more than {LONGEST_BYTES >> 20} MiB and was killed; see what it prints")
@@ -205,7 +215,7 @@ def _listen(child: subprocess.Popen[bytes], deadline: Deadline) -> tuple[bytes, 
     return bytes(heard[out.fileno()]), bytes(heard[err.fileno()])
 
 
-def _wait(child: subprocess.Popen[bytes], deadline: Deadline) -> bool:
+def ends_by(child: subprocess.Popen[bytes], deadline: Deadline) -> bool:
     """Return whether the child ends before the deadline, and leave it unreaped."""
     pause = 0.001
     while not has_ended(child):

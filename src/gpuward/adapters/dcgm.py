@@ -7,11 +7,11 @@ import http.client
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 from gpuward.adapters.child import within
+from gpuward.isolation.dcgm import DcgmReading, Readings, Unit
 from gpuward.model.gpu import read_pci
 from gpuward.ports import Refused, Unreachable
 
@@ -19,17 +19,6 @@ _LONGEST_BYTES = 16 * 1024 * 1024
 _READ_BYTES = 64 * 1024
 _SMALLEST_BLANK = 0x7FFFFFFFFFFFFFF0
 """DCGM_INT64_BLANK (dcgm_structs.h); after it not found, not supported, not permitted. All are unknown."""
-
-
-class Unit(StrEnum):
-    """What a value counts."""
-
-    ERRORS = "errors"
-    ROWS = "rows"
-    YES_NO = "0 or 1"
-    XID = "Xid code"
-    """The last one seen; it is never taken back and hides repeats. The kernel log is the truth."""
-    RECOVERY_ACTION = "nvmlDeviceGpuRecoveryAction_t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +59,6 @@ _LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?\s*
 _WHOLE = re.compile(r"[0-9]{1,19}(?:\.0*)?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class DcgmReading:
-    """One value of one GPU, or of one MIG instance of it. `value` None is unknown."""
-
-    field: int
-    unit: Unit
-    value: int | None
-    gpu: int | None
-    uuid: str | None
-    pci: str | None
-    mig_instance: int | None
-
-
-Readings = Mapping[int, tuple[DcgmReading, ...]]
-
-
 def read_scrape(text: str) -> Readings:
     """Return the readings of FIELDS by field number, in the order of the scrape; other lines are passed over."""
     readings: dict[int, list[DcgmReading]] = {}
@@ -117,6 +90,17 @@ def fetch(url: str, deadline_seconds: float) -> Readings:
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise Unreachable(f"{url} does not answer ({error}); see whether dcgm-exporter runs") from error
     return read_scrape(heard.decode("utf-8", "replace"))
+
+
+class DcgmExporter:
+    """Implements Exporter with the dcgm-exporter at `url`, such as `http://localhost:9400/metrics`."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def read(self, deadline_seconds: float) -> Readings:
+        """Return what the exporter gives; raises as `fetch` does."""
+        return fetch(self._url, deadline_seconds)
 
 
 def _readings(text: str) -> Iterator[DcgmReading]:

@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,11 @@ from gpuward.ports import EdgeError, Refused, Unreachable
 MOST_BYTES = 1 << 20
 _WAIT_SECONDS = 5.0
 _AT_ONCE = 8
+_LONGEST_NAME = 108
 _WAITING = 256
 """Callers that may wait at the door."""
+
+_NOT_UNDERSTOOD = "what answers at {path} is not understood; is the agent of another version?"
 
 Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -40,7 +43,8 @@ class Doorway:
             self._path.unlink(missing_ok=True)
             before = os.umask(0o117)
             try:
-                listening.bind(str(self._path))
+                with _within_reach(self._path) as place:
+                    listening.bind(place)
             finally:
                 os.umask(before)
             listening.listen(_WAITING)
@@ -89,18 +93,39 @@ class Doorway:
             return {"error": f"the agent has no answer ({type(error).__name__}: {error}); report this as a fault"}
 
 
+@contextlib.contextmanager
+def _within_reach(path: Path) -> Iterator[str]:
+    """Give a name of the socket that fits: the kernel takes 107 bytes (unix(7)), a state folder's may be longer."""
+    if len(os.fsencode(path)) < _LONGEST_NAME:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
 def ask(path: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Ask a running agent. Raises Unreachable when none answers, Refused with its own words when it says no."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as door:
         door.settimeout(_WAIT_SECONDS)
         try:
-            door.connect(path)
+            with _within_reach(Path(path)) as place:
+                door.connect(place)
             door.sendall(_line(request))
             answer = json.loads(_receive(door))
         except PermissionError as error:
             raise Refused(f"{path} may be used by root and its group only; use sudo") from error
-        except (OSError, ValueError) as error:
+        except TimeoutError as error:
+            words = f"the agent at {path} did not answer within {_WAIT_SECONDS:g} s; it may be stopped, or very busy"
+            raise Unreachable(words) from error
+        except OSError as error:
             raise Unreachable(f"no agent answers at {path}; is one running with this --state-dir?") from error
+        except (ValueError, RecursionError) as error:
+            raise Unreachable(f"{_NOT_UNDERSTOOD.format(path=path)}") from error
+    if not isinstance(answer, dict):
+        raise Unreachable(_NOT_UNDERSTOOD.format(path=path))
     if "error" in answer:
         raise Refused(str(answer["error"]))
     return dict(answer)

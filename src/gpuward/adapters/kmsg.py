@@ -9,6 +9,7 @@ import re
 import select
 import socket
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,9 +21,11 @@ RECORD_BYTES = 64 * 1024
 """More than the kernel ever hands out for one record; a smaller read fails with EINVAL."""
 
 _MOST_RECORDS = 2000
-_SEQUENCE = re.compile(r"\d+,(\d+),")
+_FRAME = re.compile(r"\d+,(\d+),(\d+)")
 _CURSOR = re.compile(r"k(\d+)", re.ASCII)
 _CLOCK_TRIES = 3
+_LIVE_READS = 8
+"""Of how many reads that gave something new the time is compared. The least delayed record counts."""
 
 
 def first_line(record: bytes) -> bytes:
@@ -31,7 +34,11 @@ def first_line(record: bytes) -> bytes:
 
 
 class Kmsg:
-    """Implements KernelLog with /dev/kmsg. `line` is the record's sequence number and the cursor is `k` and it."""
+    """Implements KernelLog with /dev/kmsg. `line` is the record's sequence number and the cursor is `k` and it.
+
+    Records are stamped by the clock of their processor, which nobody corrects: it drifts from the monotonic clock by
+    seconds a day. How far it is away is measured on the records that come after the end of the log was reached.
+    """
 
     def __init__(self, path: str = "/dev/kmsg", *, proc: str = "/proc") -> None:
         self._path = path
@@ -39,15 +46,18 @@ class Kmsg:
         self._handle: int | None = None
         self._expected: int | None = None
         self._overrun = False
+        self._is_live = False
+        self._lags: deque[float] = deque(maxlen=_LIVE_READS)
 
     def origin(self) -> Origin:
-        """Return this boot and when its clock began, by the wall clock as it stands now."""
+        """Return this boot and when the clock of its records began, by the wall clock as it stands now."""
         try:
             boot = (Path(self._proc) / "sys/kernel/random/boot_id").read_text("ascii").replace("-", "")[:8]
         except OSError as error:
             raise Unreachable(f"the boot id under {self._proc} cannot be read; mount proc there") from error
         node = socket.gethostname().partition(".")[0]
-        return Origin(source=self._path, boot=boot, boot_time=_boot_time(), node=node or None)
+        began = _boot_time() + min(self._lags, default=0.0)
+        return Origin(source=self._path, boot=boot, boot_time=began, node=node or None)
 
     def seek(self, cursor: str) -> bool:
         """Go on after `cursor`; False when the ring (of this boot) does not hold the place, then from the oldest."""
@@ -74,13 +84,20 @@ class Kmsg:
         waiting = select.poll()
         waiting.register(handle, select.POLLIN)
         if not waiting.poll(max(0, timeout_seconds) * 1000):
+            self._is_live = True
             return ()
         came: list[Signal | Gap] = []
+        lags = []
         while len(came) < _MOST_RECORDS and (signal := self._next()) is not None:
             if (gap := self._gap(signal.line)) is not None:
                 came.append(gap)
+            if self._is_live:
+                lags.append(time.monotonic() - _stamp_seconds(signal.text))
             self._expected = signal.line + 1
             came.append(signal)
+        if lags:
+            self._lags.append(min(lags))
+        self._is_live = self._is_live or len(came) < _MOST_RECORDS
         return came
 
     def close(self) -> None:
@@ -89,6 +106,7 @@ class Kmsg:
             os.close(self._handle)
         self._handle = None
         self._expected = None
+        self._is_live = False
 
     def _sequences(self) -> Iterator[int]:
         while (signal := self._next()) is not None:
@@ -97,6 +115,7 @@ class Kmsg:
     def _rewind(self) -> None:
         self._expected = None
         self._overrun = False
+        self._is_live = False
         os.lseek(self._opened(), 0, os.SEEK_SET)
 
     def _gap(self, sequence: int) -> Gap | None:
@@ -120,7 +139,7 @@ class Kmsg:
             except OSError as error:
                 raise Unreachable(f"reading {self._path} failed ({error.strerror}); it is tried again") from error
             text = first_line(record).decode("utf-8", "replace")
-            if (match := _SEQUENCE.match(text)) is not None:
+            if (match := _FRAME.match(text)) is not None:
                 sequence = int(match[1])
                 return Signal(source=self._path, line=sequence, cursor=f"k{sequence}", text=text)
 
@@ -135,6 +154,12 @@ class Kmsg:
                 self.close()
                 raise Refused(f"{self._path} is not the kernel's log; in a container, mount /dev/kmsg from the host")
         return self._handle
+
+
+def _stamp_seconds(text: str) -> float:
+    """Return the time of a record that is framed, by its own clock."""
+    match = _FRAME.match(text)
+    return int(match[2]) / 1e6 if match else 0.0
 
 
 def _no_entry(path: str, error: OSError) -> EdgeError:

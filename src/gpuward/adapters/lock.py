@@ -19,7 +19,7 @@ class FolderLock:
         """Take the lock. Raises Refused when another process holds it, naming it, or the folder cannot be used."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise Refused(f"the state folder {self._path.parent} cannot be used ({error.strerror})") from error
         try:

@@ -180,4 +180,5 @@ def _gpu(told: Mapping[str, Any], pci: str) -> GpuReading:
             width_max=get("width_max"),
         ),
         lost=bool(told["lost"]),
+        mig_uuids=None if get("mig_uuids") is None else tuple(filter(None, told["mig_uuids"])),
     )

@@ -91,6 +91,7 @@ def _gpu(nvml: Any, index: int) -> Answer:
         "persistence": _flag(asked(nvml.nvmlDeviceGetPersistenceMode, handle)),
         "display": _flag(asked(nvml.nvmlDeviceGetDisplayActive, handle)),
         "mig": None if mig is None else _flag(mig[0]),
+        "mig_uuids": _mig_uuids(nvml, asked, handle) if mig is not None and mig[0] else None,
         "volatile": asked(nvml.nvmlDeviceGetTotalEccErrors, handle, uncorrected, nvml.NVML_VOLATILE_ECC),
         "aggregate": asked(nvml.nvmlDeviceGetTotalEccErrors, handle, uncorrected, nvml.NVML_AGGREGATE_ECC),
         "pending": None if rows is None else _flag(rows[2]),
@@ -103,6 +104,15 @@ def _gpu(nvml: Any, index: int) -> Answer:
         "width_max": asked(nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
     }
     return answer | {"lost": asked.lost}
+
+
+def _mig_uuids(nvml: Any, asked: Asked, handle: Any) -> list[str | None] | None:
+    """Return the UUIDs of the MIG devices; places in between may be free."""
+    most = asked(nvml.nvmlDeviceGetMaxMigDeviceCount, handle)
+    if most is None:
+        return None
+    found = [asked(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, place) for place in range(most)]
+    return [_word(asked(nvml.nvmlDeviceGetUUID, one)) for one in found if one is not None]
 
 
 def _links(nvml: Any, asked: Asked, handle: Any) -> Iterator[tuple[int, bool, int | None]]:

@@ -2,6 +2,7 @@
 
 import errno
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from gpuward.ports import EdgeError, Holder, Refused, Unreachable
 _LONGEST_COMMAND = 256
 _AFTER_NAME = 4
 """Fields 3 to 6 of /proc/PID/stat are state, parent, group, session; 2, the name, may hold blanks and brackets."""
+_STARTED = 19
+"""Where field 22, the start, is after the name."""
 _ASLEEP_IN_KERNEL = "D"
 """Such a process may hold the lock of its memory, and its command line would be waited for as long as it sleeps."""
 
@@ -29,12 +32,20 @@ _GONE = (errno.ENOENT, errno.ESRCH, errno.ENOTDIR)
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """The head of /proc/PID/stat. `state` is a letter: D sleeps in the kernel, Z has ended and was not reaped."""
+    """The head of /proc/PID/stat. `state` is a letter: D sleeps in the kernel, Z has ended and was not reaped.
+
+    `started_ticks` is the start in ticks of the kernel's clock since boot: with the pid it names a process for a boot.
+    """
 
     name: str
     state: str
     parent: int
     session: int
+    started_ticks: int | None = None
+
+
+_EXCLUDED = ("GPU Excluded", "Blacklisted")
+"""What the driver says of a GPU that NVreg_ExcludedGpus names; the older word before it (NVIDIA driver README)."""
 
 
 class ProcFs:
@@ -79,7 +90,10 @@ class ProcFs:
             return None
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """Return the GPUs in PCI order, as nvidia-smi counts them; empty when the driver is not loaded."""
+        """Return the GPUs in PCI order, as nvidia-smi counts them; empty when the driver is not loaded.
+
+        One that the driver was told to leave alone is listed by it, and is none of ours to miss.
+        """
         folder = self._root / "driver/nvidia/gpus"
         try:
             names = [entry.name for entry in folder.iterdir()]
@@ -88,7 +102,9 @@ class ProcFs:
         except OSError as error:
             raise _trouble(folder, error) from error
         found = sorted((place, pci, name) for name in names if (pci := _pci(name)) and (place := _place(pci)))
-        return tuple(self._gpu(index, pci, folder / name) for index, (_, pci, name) in enumerate(found))
+        told = ((pci, self._told(folder / name)) for _, pci, name in found)
+        in_use = [(pci, said) for pci, said in told if not any(said.get(key) == "Yes" for key in _EXCLUDED)]
+        return tuple(_gpu(index, pci, said) for index, (pci, said) in enumerate(in_use))
 
     def driver_version(self) -> str | None:
         """Return the version of the loaded kernel module, None when there is none."""
@@ -102,22 +118,25 @@ class ProcFs:
         match = _VERSION.search(text)
         return match[1] if match else None
 
-    def _gpu(self, index: int, pci: str, folder: Path) -> Gpu:
-        """Read one card; of one that is lost the driver says little or nothing, and the rest stays unknown."""
+    def _told(self, folder: Path) -> dict[str, str]:
+        """Return what the driver tells of one card; of one that is lost it says little or nothing."""
         try:
             text = _text(folder / "information") or ""
         except FileNotFoundError:
             text = ""
-        said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
-        uuid = said.get("GPU UUID", "")
-        minor = said.get("Device Minor", "")
-        return Gpu(
-            index=index,
-            pci=pci,
-            uuid=uuid if uuid and "?" not in uuid else None,
-            model=said.get("Model") or None,
-            minor=int(minor) if minor.isdecimal() else None,
-        )
+        return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+
+
+def _gpu(index: int, pci: str, said: Mapping[str, str]) -> Gpu:
+    uuid = said.get("GPU UUID", "")
+    minor = said.get("Device Minor", "")
+    return Gpu(
+        index=index,
+        pci=pci,
+        uuid=uuid if uuid and "?" not in uuid else None,
+        model=said.get("Model") or None,
+        minor=int(minor) if minor.isdecimal() else None,
+    )
 
 
 def _text(file: Path) -> str | None:
@@ -138,11 +157,17 @@ def _command(cmdline: str, *, comm: str) -> str | None:
 def read_stat(text: str) -> Stat | None:
     """Return the head of a /proc/PID/stat text, None when it is not one."""
     head, bracket, tail = text.rpartition(")")
-    fields = tail.split()[:_AFTER_NAME]
+    fields = tail.split()
     if not bracket or len(fields) < _AFTER_NAME:
         return None
-    state, parent, _, session = fields
-    return Stat(name=head.partition("(")[2], state=state, parent=int(parent), session=int(session))
+    state, parent, _, session = fields[:_AFTER_NAME]
+    return Stat(
+        name=head.partition("(")[2],
+        state=state,
+        parent=int(parent),
+        session=int(session),
+        started_ticks=int(fields[_STARTED]) if len(fields) > _STARTED else None,
+    )
 
 
 def _unit(cgroup: str) -> str | None:

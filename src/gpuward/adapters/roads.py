@@ -70,10 +70,14 @@ class Roads:
         """Return whether nvidia-smi says that the GPU is drained."""
         return self._smi.is_drained(pci, deadline_seconds)
 
-    def reset(self, pci: str, deadline_seconds: float) -> None:
+    def reset(self, pci: str, deadline_seconds: float, *, key: str) -> None:
         """Reset by nvidia-smi, with our own child off the GPU: what holds it prevents a reset."""
         self._nvml.close()
-        self._smi.reset(pci, deadline_seconds)
+        self._smi.reset(pci, deadline_seconds, key=key)
+
+    def has_reset(self, pci: str, *, key: str) -> bool:
+        """Return whether nvidia-smi did this reset already, or is at it."""
+        return self._smi.has_reset(pci, key=key)
 
     def _hung_lately(self, place: int) -> bool:
         hung = self._hung_at.get(place)

@@ -6,9 +6,10 @@ The agent's repair steps call this. Every success is looked at: the tool is aske
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuward.adapters.child import Deadline, Kill, Program, Said, within
+from gpuward.adapters.receipts import Receipts
 from gpuward.adapters.smixml import LOST, ROAD, read_smi_xml
 from gpuward.model.node import GpuReading, NodeReading
 from gpuward.ports import Conflict, EdgeError, Refused, Unreachable
@@ -16,6 +17,8 @@ from gpuward.ports import Conflict, EdgeError, Refused, Unreachable
 _LONGEST_WORDS = 300
 _NOT_PRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
 _NO_DEVICES = "no devices were found"
+_LISTED = re.compile(r"(?P<mig>\s+MIG )?.*\(UUID: (?P<uuid>(?:GPU|MIG)-[0-9A-Za-z/-]+)\)\s*")
+"""A line of `-L`: a GPU, or below it one of its MIG devices. The document of `-q -x` has these without a UUID."""
 _DRAIN_STATE = re.compile(r"\bis:?\s+(not\s+)?draining\b", re.IGNORECASE)
 
 
@@ -52,19 +55,39 @@ _BY_CODE = {row.code: row for row in EXIT_CODES}
 
 
 class Smi:
-    """Implements Driver with the program `nvidia-smi` alone. Never more than one of it is alive."""
+    """Implements Driver with the program `nvidia-smi` alone. Never more than one of it is alive.
+
+    `receipts` is the folder that tells which resets were done; without it every reset is done, whatever its key.
+    """
 
     def __init__(
-        self, program: str = "nvidia-smi", environment: Mapping[str, str] | None = None, *, kill: Kill = os.killpg
+        self,
+        program: str = "nvidia-smi",
+        environment: Mapping[str, str] | None = None,
+        *,
+        receipts: str | None = None,
+        kill: Kill = os.killpg,
     ) -> None:
         self._program = Program(program, environment, kill=kill)
+        self._receipts = None if receipts is None else Receipts(receipts, kill=kill)
 
     def read(self, deadline_seconds: float) -> NodeReading:
         """Return all GPUs that the tool shows; a drained GPU is not among them.
 
         When one GPU is lost some drivers print one error line instead of everything: that is Refused.
         """
-        return self._read(within(deadline_seconds))
+        deadline = within(deadline_seconds)
+        reading = self._read(deadline)
+        if not any(gpu.mig for gpu in reading.gpus):
+            return reading
+        try:
+            listed = _mig_uuids(self._run("-L", deadline=deadline).out)
+        except EdgeError:
+            return reading  # what the document told is worth more than what it lacks
+        return replace(
+            reading,
+            gpus=tuple(replace(gpu, mig_uuids=listed.get(gpu.uuid)) if gpu.mig else gpu for gpu in reading.gpus),
+        )
 
     def describe(self, pci: str, deadline_seconds: float) -> str:
         """Return `nvidia-smi -q` of one GPU as it is printed, at most 4 MiB."""
@@ -100,14 +123,33 @@ class Smi:
         """Return whether the GPU is drained, by `drain -q`."""
         return self._is_drained(pci, within(deadline_seconds))
 
-    def reset(self, pci: str, deadline_seconds: float) -> None:
-        """Reset the GPU, and see that the same GPU is there again and answers.
+    def reset(self, pci: str, deadline_seconds: float, *, key: str) -> None:
+        """Reset the GPU once for each key, and see that the same GPU is there again and answers.
 
-        Raises Conflict when another one answers at its address.
+        That is looked at also when the reset itself was done before. Raises Conflict when another GPU answers at its
+        address, and Refused without a receipt: what nobody could tell afterwards is not done.
         """
         deadline = within(deadline_seconds)
-        before = self._uuid(pci, deadline)
-        self._run("--gpu-reset", "-i", _spelled(pci), deadline=deadline)
+        request = ("--gpu-reset", "-i", _spelled(pci))
+        if self._receipts is None:
+            before, said = self._uuid(pci, deadline), self._program.run(*request, deadline=deadline)
+        else:
+            before, said = self._receipts.once(
+                self._program,
+                request,
+                key=_receipt_key(pci, key),
+                note=lambda: self._uuid(pci, deadline),
+                deadline=deadline,
+            )
+        if said.code:
+            raise self._refusal(said, " ".join(request))
+        self._look_after(pci, before, deadline)
+
+    def has_reset(self, pci: str, *, key: str) -> bool:
+        """Return whether a receipt tells that the reset was done or is under way. Raises Refused for a broken one."""
+        return self._receipts is not None and self._receipts.tells(_receipt_key(pci, key))
+
+    def _look_after(self, pci: str, before: str | None, deadline: Deadline) -> None:
         after = self._one(pci, deadline)
         if after.lost:
             raise Refused(f"GPU {pci} does not answer after its reset; reboot")
@@ -169,6 +211,23 @@ class Smi:
         if row is None:
             return Refused(f"{name} {what} ended with exit code {said.code} ({words}); do as its words say")
         return row.error(f"{name} {what}: {row.meaning} ({words}); {row.remedy}")
+
+
+def _mig_uuids(listing: str) -> dict[str | None, tuple[str, ...]]:
+    """Return the UUIDs of the MIG devices of each GPU, by its own UUID, from the text of `-L`."""
+    found: dict[str | None, tuple[str, ...]] = {}
+    gpu = None
+    for line in filter(None, map(_LISTED.fullmatch, listing.splitlines())):
+        if line["mig"] is None:
+            gpu = line["uuid"]
+            found[gpu] = ()
+        elif gpu is not None:
+            found[gpu] = (*found[gpu], line["uuid"])
+    return found
+
+
+def _receipt_key(pci: str, key: str) -> str:
+    return f"{key}-{pci.replace(':', '.')}"
 
 
 def _spelled(pci: str) -> str:

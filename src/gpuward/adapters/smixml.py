@@ -5,12 +5,15 @@ deprecation) is unknown, never zero or healthy.
 """
 
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gpuward.model.gpu import read_pci
 from gpuward.model.node import EccCounts, GpuReading, NodeReading, Pcie, Remap
 from gpuward.ports import Refused, Unreachable
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 ROAD = "nvidia-smi"
 LOST = "gpu is lost"
@@ -84,29 +87,31 @@ def read_smi_xml(text: str) -> NodeReading:
     )
 
 
-def _root(text: str) -> ET.Element:
+def _root(text: str) -> "Element":
     """Parse the document; warnings that are printed before or after it are passed over."""
+    from xml.etree.ElementTree import ParseError, fromstring  # noqa: PLC0415  an agent that has NVML needs it seldom
+
     if _END in text:
         text = text[max(0, text.find("<")) : text.rfind(_END) + len(_END)]
     if "<!ENTITY" in text:
         raise Refused("the document of nvidia-smi declares entities; see what is installed under that name")
     try:
-        root = ET.fromstring(text)  # noqa: S314 - entities are refused above
-    except ET.ParseError as error:
+        root = fromstring(text)  # noqa: S314 - entities are refused above
+    except ParseError as error:
         raise Unreachable(f"the document of nvidia-smi is cut or garbled ({error}); read it again") from error
     if root.tag != _ROOT:
         raise Refused(f"nvidia-smi printed a document <{root.tag[:40]}>, not <{_ROOT}>; see what is installed")
     return root
 
 
-def _gpus(blocks: list[ET.Element], *, whole: bool) -> Iterator[GpuReading]:
+def _gpus(blocks: list["Element"], *, whole: bool) -> Iterator[GpuReading]:
     for index, block in enumerate(blocks):
         printed = block.get("id") or _value(block, "pci/pci_bus_id") or ""
         if address := read_pci(printed.strip()):
             yield _gpu(block, address.pci, index=index if whole else None)
 
 
-def _gpu(block: ET.Element, pci: str, *, index: int | None) -> GpuReading:
+def _gpu(block: "Element", pci: str, *, index: int | None) -> GpuReading:
     link = "pci/pci_gpu_link_info"
     return GpuReading(
         index=index,
@@ -134,13 +139,13 @@ def _gpu(block: ET.Element, pci: str, *, index: int | None) -> GpuReading:
     )
 
 
-def _recovery(block: ET.Element) -> str | None:
+def _recovery(block: "Element") -> str | None:
     if block.find("gpu_recovery_action") is not None:
         return _value(block, "gpu_recovery_action")
     return next((label for path, label in _OLD_RECOVERY if _yes_no(block, path)), None)
 
 
-def _ecc(block: ET.Element, since: str) -> int | None:
+def _ecc(block: "Element", since: str) -> int | None:
     """Add up the uncorrectable counters; counters that cannot be read leave it unknown unless the rest is not zero."""
     for names in _ECC_GENERATIONS:
         texts = [_text(block, f"ecc_errors/{since}/{name}") for name in names]
@@ -152,7 +157,7 @@ def _ecc(block: ET.Element, since: str) -> int | None:
     return None
 
 
-def _version(root: ET.Element, names: tuple[str, ...]) -> str | None:
+def _version(root: "Element", names: tuple[str, ...]) -> str | None:
     found = (_VERSION.match(_text(root, name) or "") for name in names)
     return next((match[0] for match in found if match), None)
 
@@ -162,21 +167,21 @@ def _plain(text: str) -> str:
     return text.strip().removeprefix("[").removesuffix("]").rstrip(".").lower()
 
 
-def _text(element: ET.Element, path: str) -> str | None:
+def _text(element: "Element", path: str) -> str | None:
     found = element.find(path)
     return None if found is None else (found.text or "").strip()
 
 
-def _value(element: ET.Element, path: str) -> str | None:
+def _value(element: "Element", path: str) -> str | None:
     text = _text(element, path)
     return None if text is None or _plain(text) in _UNKNOWN else text[:_LONGEST_VALUE]
 
 
-def _yes_no(element: ET.Element, path: str) -> bool | None:
+def _yes_no(element: "Element", path: str) -> bool | None:
     return _YES_NO.get(_plain(_text(element, path) or ""))
 
 
-def _number(element: ET.Element, path: str) -> int | None:
+def _number(element: "Element", path: str) -> int | None:
     """Return a count such as `5`, or lanes such as `16x`."""
     text = _text(element, path) or ""
     digits = text.removesuffix("x")

@@ -1,6 +1,7 @@
 """A watch's place, kept as one small JSON file that is replaced whole. What is saved in it is not known here."""
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -53,7 +54,12 @@ class JsonFile:
 
     def _content(self) -> bytes:
         # Without O_NONBLOCK the open of a FIFO that nobody writes to would wait for ever.
-        handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise Refused(f"{self._path} is no regular file; remove it or give another --state-dir") from error
         try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):

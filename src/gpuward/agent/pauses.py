@@ -16,13 +16,15 @@ class Pauses:
         self._units: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
 
-    def load(self) -> None:
-        """Take over what was saved. Raises Refused when it cannot be used."""
+    def load(self, *, booted: bool = False) -> None:
+        """Take over what was saved, unless a boot has started it all since. Raises Refused when it cannot be used."""
         saved = self._store.load()
         try:
             self._units = {} if saved is None else {case: _names(units) for case, units in saved.items()}
         except TypeError as error:
             raise Refused(f"the saved list of stopped services cannot be used; {REMEDY}") from error
+        if booted:
+            self._units = {}
 
     def of(self, case: str) -> tuple[str, ...]:
         """Return the units of a case."""

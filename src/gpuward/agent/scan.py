@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gpuward.isolation.kernel.reader import KernelReader
 from gpuward.isolation.merge import Merger
+from gpuward.model.counted import many
 from gpuward.model.fault import Change, ChangeKind, Fault
 from gpuward.model.record import Record, RecordKind
 from gpuward.model.signal import Gap
@@ -127,8 +128,8 @@ def _of_log(seen: Pass, log: LogFile, reader: KernelReader) -> Iterator[Record]:
             seen.note(_of_quoted(log.name, quoted, by_line=seen.by_line))
         if future.count:
             seen.note(
-                f"{log.name}: {future.count} lines lie in the future, by up to {future.by_seconds(seen.now)} s: "
-                "check the clock of that machine, --timezone and --boot-time"
+                f"{log.name}: {many(future.count, 'line lies', 'lines lie')} in the future, "
+                f"by up to {future.by_seconds(seen.now)} s: check the clock of that machine, --timezone and --boot-time"
             )
 
 

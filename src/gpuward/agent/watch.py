@@ -1,6 +1,7 @@
 """Follow a kernel log: each line read, merged and told as it comes. It changes nothing on the machine."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Any
@@ -29,6 +30,12 @@ _STAMP_SECONDS = 1.0
 """How far a live line's stamp may lie behind: many are of whole seconds, and the kernel's clock runs a little off."""
 
 
+_STAMPED_IN_THE_PAST = (
+    "A line came now whose stamp is from before this watch began: it is taken for history, which acts only when a "
+    "reading confirms it. Look whether the log's clock and --timezone are right."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """A change of a fault as it is told: `history` is True for what happened before the watch began."""
@@ -37,6 +44,23 @@ class Told:
     gpu: Gpu | None
     history: bool
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a watch has read, and what it could not read since it began. Times are Unix seconds, None not known."""
+
+    source: str
+    cursor: str | None
+    newest_at: float | None
+    """The time of the newest line that carries one."""
+    gaps: int
+    lines_lost: int
+    """Lines known to be missing in those gaps; a gap of unknown size counts none."""
+    newest_gap: str
+    """What is known of the newest gap, in words; empty when there was none."""
+    hosts: tuple[str, ...] = ()
+    """The machines that its lines name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +114,27 @@ class Watch:
         self._next_save = 0.0
         self._warned: dict[str, str] = {}
         self._heard = False
+        self._was_quiet = False
         self._failures = 0
+        self._place = Place(source="", cursor=None, newest_at=None, gaps=0, lines_lost=0, newest_gap="")
+
+    def place(self) -> Place:
+        """Return how far the watch has read. Called from any thread."""
+        return self._place
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Watch until `stopped` says so; the place is saved at the end.
+        """Watch until `stopped` says so; the place is saved at the end. Raises EdgeError as `rounds` does."""
+        go_round(self.rounds(), stopped)
+
+    def rounds(self) -> Generator[None, None, None]:
+        """Watch, one round of the log before each further step; the place is saved when it is closed.
 
         Raises EdgeError when the log cannot be read (any more).
         """
         self._began = self._rested = self._outside.clock.monotonic()
         origin = self._outside.log.origin()
         self._host = origin.node
+        self._place = replace(self._place, source=origin.source)
         # Said after the beginning was noted: whoever reads it may take what comes from here on as new.
         self._warn(self._opening.format(source=origin.source))
         saved = self._load()
@@ -107,7 +142,8 @@ class Watch:
         reader = self._reader(origin, saved)
         try:
             self._resume(origin, saved)
-            while not stopped():
+            while True:
+                yield
                 self._take(reader)
         finally:
             self._save(reader)
@@ -120,12 +156,14 @@ class Watch:
         monotonic = self._outside.clock.monotonic()
         if signals:
             self._renew(reader)
+        self._was_quiet = self._was_quiet or not signals
         told = False
         for signal in signals:
             if isinstance(signal, Gap):
-                self._warn(_of_gap(signal))
+                self._note_gap(signal)
             else:
                 told = self._read(reader, signal) or told
+        self._place = replace(self._place, cursor=self._cursor, newest_at=reader.moment().wall, hosts=reader.machines())
         told = self._pass_time(reader, monotonic, quiet=not signals) or told
         if self._each_round is not None:
             # Before the place is saved: what a line leads to must not be lost when we end between the two.
@@ -150,6 +188,16 @@ class Watch:
         self._warned.pop("log", None)
         return signals
 
+    def _note_gap(self, gap: Gap) -> None:
+        words = _of_gap(gap)
+        self._warn(words)
+        self._place = replace(
+            self._place,
+            gaps=self._place.gaps + 1,
+            lines_lost=self._place.lines_lost + (gap.missed or 0),
+            newest_gap=words,
+        )
+
     def _read(self, reader: KernelReader, signal: Signal) -> bool:
         self._cursor = signal.cursor
         record = reader.read(signal)
@@ -171,6 +219,8 @@ class Watch:
 
     def _tell_all(self, changes: list[Change]) -> bool:
         now = self._outside.clock.now()
+        if self._was_quiet and any(self._is_history(change.fault.last) for change in changes):
+            self._warn_once("stamp", _STAMPED_IN_THE_PAST)
         for change in changes:
             gpu = self._gpus.get(change.fault.pci or "")
             self._tell(Told(change=change, gpu=gpu, history=self._is_history(change.fault.last), at=now))
@@ -315,6 +365,14 @@ class Watch:
         reader.renew(now=self._outside.clock.now(), boot_time=origin.boot_time)
         if not self._gpus:
             self._learn_gpus()
+
+
+def go_round(rounds: Generator[None, None, None], stopped: Callable[[], bool]) -> None:
+    """Go on, round after round, until `stopped` says so."""
+    with closing(rounds):
+        for _ in rounds:
+            if stopped():
+                return
 
 
 def _of_gap(gap: Gap) -> str:

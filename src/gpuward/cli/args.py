@@ -2,8 +2,14 @@
 
 import argparse
 import shlex
+from collections.abc import Sequence
 
 from gpuward import __version__
+from gpuward.cli.controller_args import add_controller, add_kubeconfig
+from gpuward.cli.desk_args import add_desk
+from gpuward.cli.install_args import add_install
+from gpuward.cli.qualify_args import add_qualify
+from gpuward.cli.sim_args import add_sim
 from gpuward.isolation.kernel.text import shown
 from gpuward.model.case import Mode
 from gpuward.model.level import LEVELS
@@ -59,6 +65,9 @@ _AGENT = """\
 Follow the kernel log of this server, and take a faulty GPU out of service: keep evidence, drain it, wait until its work
 has ended, reset it, prove it healthy, return it. How far it goes is --mode; the default only says what it would do."""
 _AGENT_END = """\
+On a node of a cluster (no --standalone) it tells the cluster of its GPUs and their faults, and does what the controller
+orders, in the mode that the controller says; `gpuward status` answers there too, all else is in the cluster's objects.
+
 Everything done is written to journal.jsonl in the state folder, evidence to evidence/. `gpuward status`, `why`,
 `release` and `retry` talk to the running agent.
 
@@ -68,25 +77,25 @@ exit code: 0 ended by a signal (with --once: every GPU is active); 1 with --once
 examples:
   gpuward agent --standalone --once
   gpuward agent --standalone
-  gpuward agent --standalone --mode repair --state-dir /var/lib/gpuward"""
-_ASKED = "exit code: 0 answered; 2 wrong usage; 3 no agent answers, or it says no."
-_STATUS = """\
-Say of the running agent its mode, and of each GPU its state, level, work, what comes next, and how to undo it."""
-_RELEASE = """\
-Give a person's word that a GPU is to be let go: its drain is lifted, services and persistence mode are put back, its
-case is closed."""
-_DESK = (
-    (
-        "status",
-        "how the agent and each GPU are",
-        _STATUS,
-        "exit code: 0 all GPUs active; 1 one is not; 3 no answer.",
-    ),
-    ("why", "the whole story of a case", "Tell a case from the line in the log to what was done and is due.", _ASKED),
-    ("release", "undo every mark of a case and close it", _RELEASE, _ASKED),
-    ("retry", "try the repair of a parked case again", "Ask for another try of a parked case, in mode repair.", _ASKED),
-)
+  gpuward agent --standalone --mode repair --state-dir /var/lib/gpuward
+  gpuward agent --node gpu-17 --kubeconfig /etc/gpuward/kubeconfig"""
+KUBELET_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 MOST_SECONDS = 1e7
+LEAST_PACE_SECONDS = 0.1
+"""GPUs are not read more often than this, and a reading has at least so long."""
+
+
+class _Command(argparse.ArgumentParser):
+    """The parser of one command: what it does not know is told with the usage of that command."""
+
+    def parse_known_args(  # type: ignore[override]  # the base class has overloads, all of which this serves
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Return what was asked; end with a sentence where there is more."""
+        asked, more = super().parse_known_args(args, namespace)
+        if more:
+            self.error(f"unrecognized arguments: {' '.join(map(shown, more))}")
+        return asked, more
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -97,12 +106,17 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"gpuward {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    each: type[argparse.ArgumentParser] = _Command
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=each)
     _add_scan(commands)
     _add_watch(commands)
     _add_explain(commands)
     _add_agent(commands)
-    _add_desk(commands)
+    add_desk(commands, state_dir=STATE_DIR, seconds=_seconds)
+    add_qualify(commands, state_dir=STATE_DIR)
+    add_controller(commands)
+    add_install(commands)
+    add_sim(commands)
     return parser
 
 
@@ -178,13 +192,17 @@ def _add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def _add_agent(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     agent = _command(commands, "agent", brief="take faulty GPUs out and back", text=_AGENT, end=_AGENT_END)
     agent.add_argument("--standalone", action="store_true", help="work on this server alone, without a cluster")
+    add_kubeconfig(agent)
     agent.add_argument(
         "--mode",
         choices=[str(mode) for mode in Mode],
-        default=str(Mode.OBSERVE),
-        help="observe says what it would do, isolate drains, repair also resets (default: observe)",
+        help="observe says what it would do, isolate drains, repair also resets (default: the settings', else observe)",
     )
-    agent.add_argument("--kernel-log", metavar="LOG", help="/dev/kmsg, journal, or a FILE that is written to")
+    agent.add_argument(
+        "--kernel-log",
+        metavar="LOG",
+        help="/dev/kmsg, journal, or a FILE that is written to; to most such files any user can have lines written",
+    )
     _add_state_dir(agent)
     agent.add_argument(
         "--accept-user-records",
@@ -196,11 +214,16 @@ def _add_agent(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     agent.add_argument("--json", action="store_true", help="one JSON object a happening")
     agent.add_argument("--node", metavar="NAME", type=shown, help="the name of this machine (default: its host name)")
     agent.add_argument(
+        "--kubelet-socket",
+        metavar="FILE",
+        default=KUBELET_SOCKET,
+        help="on a node of a cluster, where its kubelet tells which pod has which GPU (default: %(default)s)",
+    )
+    agent.add_argument(
         "--probation-seconds",
         metavar="SECONDS",
         type=_seconds,
-        default=1800.0,
-        help="how long a repaired GPU must stay without a new fault (default: 1800)",
+        help="how long a repaired GPU must stay without a new fault (default: the settings', else 1800)",
     )
     agent.add_argument(
         "--check-command",
@@ -212,18 +235,38 @@ def _add_agent(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--check-seconds",
         metavar="SECONDS",
         type=_seconds,
-        default=600.0,
-        help="how long that may take (default: 600)",
+        help="how long that may take (default: the settings', else 600)",
     )
     agent.add_argument(
-        "--poll-seconds", metavar="SECONDS", type=_seconds, default=30.0, help="how often GPUs are read (default: 30)"
+        "--poll-seconds",
+        metavar="SECONDS",
+        type=_pace,
+        help="how often GPUs are read (default: the settings', else 30)",
     )
     agent.add_argument(
         "--read-seconds",
         metavar="SECONDS",
-        type=_seconds,
-        default=20.0,
-        help="how long a reading may take (default: 20)",
+        type=_pace,
+        help="how long a reading may take (default: the settings', else 20)",
+    )
+    agent.add_argument(
+        "--dcgm-url",
+        metavar="URL",
+        type=_url,
+        help="a dcgm-exporter, such as http://localhost:9400/metrics; it fills in what the driver's tools do not tell",
+    )
+    agent.add_argument(
+        "--force",
+        dest="reset_unqualified",
+        action="store_const",
+        const=True,
+        help="also reset GPUs of a model and driver that were never qualified",
+    )
+    agent.add_argument(
+        "--work-on-displays",
+        action="store_const",
+        const=True,
+        help="also drain and reset GPUs that drive a display",
     )
     agent.add_argument("--proc-root", metavar="DIR", default="/proc", help="where /proc is mounted (default: /proc)")
     agent.add_argument("--dev-root", metavar="DIR", default="/dev", help="where /dev is mounted (default: /dev)")
@@ -232,29 +275,15 @@ def _add_agent(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     _add_judgement(agent)
 
 
-def _add_desk(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    for name, brief, text, end in _DESK:
-        command = _command(commands, name, brief=brief, text=text, end=end)
-        if name != "status":
-            nargs = None if name == "why" else "?"
-            command.add_argument(
-                "name", nargs=nargs, metavar="NAME", help="a GPU by number, address or UUID, or a case"
-            )
-        if name == "release":
-            command.add_argument("--all", action="store_true", help="every open case")
-        _add_state_dir(command)
-        command.add_argument("--json", action="store_true", help="the answer as one JSON object")
-
-
 def _add_state_dir(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--state-dir", metavar="DIR", default=STATE_DIR, help=f"the agent's state folder (default: {STATE_DIR})"
     )
 
 
-def _command_words(text: str) -> list[str]:
+def _command_words(text: str) -> tuple[str, ...]:
     try:
-        words = shlex.split(text)
+        words = tuple(shlex.split(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"is no command ({error})") from error
     if not words:
@@ -262,11 +291,31 @@ def _command_words(text: str) -> list[str]:
     return words
 
 
+def _url(text: str) -> str:
+    if not text.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError("must begin with http:// or https://")
+    return text
+
+
 def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < MOST_SECONDS:
+    value = _number(text)
+    if value is None or not 0 <= value < MOST_SECONDS:
         raise argparse.ArgumentTypeError("must be a number of seconds, 0 or more")
     return value
+
+
+def _pace(text: str) -> float:
+    value = _number(text)
+    if value is None or not LEAST_PACE_SECONDS <= value < MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, {LEAST_PACE_SECONDS:g} or more")
+    return value
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _add_clock(command: argparse.ArgumentParser) -> None:

@@ -9,13 +9,15 @@ from gpuward.isolation.kernel.text import shown
 from gpuward.model.happening import Happening, What, as_object
 
 
-def line_of(happening: Happening, *, as_json: bool, zone: tzinfo = UTC) -> str:
-    """Return the line; empty for what only the journal needs."""
+def line_of(happening: Happening, *, as_json: bool, zone: tzinfo = UTC, of_fleet: bool = False) -> str:
+    """Return the line; empty for what only the journal needs. `of_fleet`: there are more nodes than one to tell of."""
     if as_json:
         return dumps({**as_object(happening), "at": times.as_json(happening.at)})
     what = _WORDS[happening.what](happening)
-    where = f"GPU {happening.gpu}" if happening.gpu else happening.node
-    return shown(f"{times.as_shown(happening.at, zone)} {where}: {what}") if what else ""
+    node = happening.node if of_fleet or not happening.gpu else ""
+    where = " ".join(filter(None, (node, happening.gpu and f"GPU {happening.gpu}")))
+    told = f"{where}: {what}" if where else what
+    return shown(f"{times.as_shown(happening.at, zone)} {told}") if what else ""
 
 
 def _observed(happening: Happening) -> str:
@@ -38,4 +40,5 @@ _WORDS: dict[What, Callable[[Happening], str]] = {
     What.EFFECT: _effect,
     What.LAW: lambda happening: f"a law was broken, the case is parked: {happening.rule}",
     What.SAID: lambda happening: happening.because,
+    What.TRUTH: lambda happening: f"in truth: {happening.because}",
 }

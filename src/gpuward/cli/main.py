@@ -98,6 +98,20 @@ _COMMANDS = {
     "why": "gpuward.cli.desk",
     "release": "gpuward.cli.desk",
     "retry": "gpuward.cli.desk",
+    "cases": "gpuward.cli.desk",
+    "nodes": "gpuward.cli.desk",
+    "report": "gpuward.cli.desk",
+    "approve": "gpuward.cli.desk",
+    "off": "gpuward.cli.desk",
+    "pause": "gpuward.cli.desk",
+    "resume": "gpuward.cli.desk",
+    "drill": "gpuward.cli.drill",
+    "qualify": "gpuward.cli.qualify",
+    "controller": "gpuward.cli.controller",
+    "install": "gpuward.cli.install",
+    "uninstall": "gpuward.cli.uninstall",
+    "sim": "gpuward.cli.sim",
+    "preflight": "gpuward.cli.preflight",
 }
 
 

@@ -72,8 +72,9 @@ def change_object(change: Change, *, told: float, history: bool) -> dict[str, An
 
 
 def dumps(value: Mapping[str, Any]) -> str:
-    """Return an object as one line."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Return an object as one line; what a terminal would act on, or show as something else, is escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isprintable() else "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
 def _mig(mig: Mig | None) -> dict[str, int | None] | None:

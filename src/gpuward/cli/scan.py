@@ -16,6 +16,7 @@ from gpuward.cli.objects import dumps, fault_object, line_object
 from gpuward.isolation.kernel.reader import Context, KernelReader
 from gpuward.isolation.kernel.text import shown
 from gpuward.isolation.merge import Merger
+from gpuward.model.counted import many, verb
 from gpuward.model.fault import Fault
 from gpuward.model.level import LEVELS, Level
 from gpuward.model.record import Record
@@ -79,12 +80,13 @@ def scan(asked: argparse.Namespace) -> int:
     with tempfile.SpooledTemporaryFile(max_size=_SPOOLED_BYTES) as spool:
         listing = _Listing(wanted, spool, explicit_level=asked.level is not None)
         listing.take(faults(seen, logs, reader_of, merger=Merger(terms)))
-        _show(listing, asked.json, zone)
+        _show(listing, asked.json, zone, whole=not seen.failures)
     _say_dates(seen, boot_time_given=boot_time is not None)
     return _end(seen, worst=listing.worst, hidden=listing.hidden, left_out=listing.left_out)
 
 
-def _show(listing: "_Listing", as_json: bool, zone: tzinfo) -> None:  # noqa: FBT001  from --json
+def _show(listing: "_Listing", as_json: bool, zone: tzinfo, *, whole: bool) -> None:  # noqa: FBT001  from --json
+    """Show the faults; that there is none is said only where every log was read: unread is not healthy."""
     if as_json:
         sys.stdout.writelines(listing.by_time())
     elif listing.count:
@@ -92,7 +94,7 @@ def _show(listing: "_Listing", as_json: bool, zone: tzinfo) -> None:  # noqa: FB
 
         print_faults(listing.by_gpu(), zone)
         sys.stdout.write(f"{_summary(listing.found)}\n")
-    else:
+    elif whole:
         sys.stdout.write("No fault to show.\n")
 
 
@@ -138,14 +140,19 @@ def _end(seen: Pass, *, worst: Level, hidden: int = 0, left_out: Mapping[Level, 
         sys.stderr.write(f"gpuward: note: {seen.unsaid} further notes are not shown\n")
     for failure in seen.failures:
         sys.stderr.write(f"gpuward: {shown(failure)}\n")
-    if any(left_out.values()):
+    further = sum(left_out.values())
+    if further:
         sys.stderr.write(
-            f"gpuward: {sum(left_out.values())} further faults are not listed ({_by_level(left_out)}; "
+            f"gpuward: {many(further, 'further fault is', 'further faults are')} not listed ({_by_level(left_out)}; "
             "every P0 and P1 is); narrow the time or the level\n"
         )
     if hidden:
-        sys.stderr.write(f"gpuward: {hidden} faults graded ignore are not shown; --all shows them\n")
-    sys.stderr.write(f"gpuward: {seen.lines} lines read, {seen.recognised} recognised, {seen.unparsed} unparsed\n")
+        sys.stderr.write(
+            f"gpuward: {many(hidden, 'fault')} graded ignore {verb(hidden, 'is', 'are')} not shown; --all shows them\n"
+        )
+    sys.stderr.write(
+        f"gpuward: {many(seen.lines, 'line')} read, {seen.recognised} recognised, {seen.unparsed} unparsed\n"
+    )
     if seen.failures:
         return EXIT_UNREAD
     return EXIT_FOUND if worst >= Level.P1 else EXIT_QUIET

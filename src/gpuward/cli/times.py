@@ -65,3 +65,24 @@ def as_shown(wall: float | None, zone: tzinfo) -> str:
         return datetime.fromtimestamp(wall, zone).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
         return "no time"
+
+
+def with_zone(wall: float | None, zone: tzinfo) -> str:
+    """Return the time as a person reads it, with the zone said; `no time` where there is none."""
+    shown = as_shown(wall, zone)
+    if wall is None or shown == "no time":
+        return shown
+    moment = datetime.fromtimestamp(wall, zone)
+    return f"{shown} {moment.tzname() or moment.strftime('%z')}"
+
+
+def age(seconds: float) -> str:
+    """Return how long ago that is, in plain words and the largest unit that fits; what is to come is now."""
+    for word, length in _AGES:
+        if seconds >= 2 * length or (length == 1 and seconds >= 1):
+            count = int(seconds // length)
+            return f"{count} {word}{'' if count == 1 else 's'}"
+    return "a moment"
+
+
+_AGES = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import floor
 
+from gpuward.model.counted import many, verb
+
 
 @dataclass(frozen=True, slots=True)
 class Brake:
@@ -21,6 +23,6 @@ class Brake:
             return ""
         minutes = f"{self.window_seconds / 60:.0f} min"
         return (
-            f"{len(recent)} of {gpus} GPUs were taken out within {minutes}, "
-            f"more than looks like hardware; it opens again {minutes} after they were"
+            f"{len(recent)} of {many(gpus, 'GPU')} {verb(len(recent), 'was', 'were')} taken out within {minutes}, "
+            f"more than looks like hardware; it opens again {minutes} after that"
         )

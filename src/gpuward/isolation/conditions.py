@@ -72,6 +72,21 @@ def over_budget(_case: Case, scene: Scene) -> bool:
     return bool(scene.budget)
 
 
+def unapproved(_case: Case, scene: Scene) -> bool:
+    """Return whether a person's word is waited for."""
+    return scene.unapproved
+
+
+def without_standby(case: Case, scene: Scene) -> bool:
+    """Return whether the work could not go on elsewhere, and the fault can wait."""
+    return patient(case, scene) and bool(scene.standby)
+
+
+def of_its_job(case: Case, scene: Scene) -> bool:
+    """Return whether the fault is the fault of the job that runs there, and can wait."""
+    return patient(case, scene) and bool(scene.job_fault)
+
+
 def urgent(_case: Case, scene: Scene) -> bool:
     """Return whether the GPU goes out of service at once."""
     return scene.fault.level is Level.P0
@@ -83,13 +98,34 @@ def patient(_case: Case, scene: Scene) -> bool:
 
 
 def idle(_case: Case, scene: Scene) -> bool:
-    """Return whether no work holds the GPU, for certain."""
-    return scene.gpu.work == ()
+    """Return whether no work holds the GPU, and no pod is left that has to go, for certain."""
+    return scene.gpu.work == () and scene.victims == ()
 
 
-def held(_case: Case, scene: Scene) -> bool:
-    """Return whether work holds the GPU, or may: unknown is held."""
-    return scene.gpu.work != ()
+def held(case: Case, scene: Scene) -> bool:
+    """Return whether work holds the GPU or a pod is left, or may be: unknown is held."""
+    return not idle(case, scene)
+
+
+def saving(case: Case, scene: Scene) -> bool:
+    """Return whether those that were told still save their state, or are not told yet."""
+    return bool(scene.saving) or not settled(case, scene)
+
+
+def still_saving(_case: Case, scene: Scene) -> bool:
+    """Return whether pods are left that are given time to save, while the others go."""
+    return bool(scene.saving)
+
+
+def pods_came(case: Case, scene: Scene) -> bool:
+    """Return whether a pod has to go that was not listed, or came in place of one that was, when they were evicted."""
+    came = set(scene.victims or ()) - set(case.victims)
+    return settled(case, scene) and EffectKind.EVICT in scene.reach and bool(came or scene.returned)
+
+
+def not_evicted(case: Case, scene: Scene) -> bool:
+    """Return whether pods could not be evicted, and are still there."""
+    return settled(case, scene) and scene.victims != () and _newest_is(case, EffectKind.EVICT, *NOT_DONE)
 
 
 def marked(case: Case, scene: Scene) -> bool:
@@ -104,7 +140,7 @@ def unmarked(case: Case, scene: Scene) -> bool:
 
 def not_undone(case: Case, scene: Scene) -> bool:
     """Return whether an undo was refused or failed since the case entered its state."""
-    kinds = (EffectKind.UNDRAIN, EffectKind.RESTORE)
+    kinds = (EffectKind.UNDRAIN, EffectKind.RESTORE, EffectKind.UNTAINT)
     return settled(case, scene) and any(
         effect.kind in kinds and effect.outcome in NOT_DONE for effect in case.effects[case.entered_with :]
     )
@@ -131,8 +167,8 @@ def fenced_and_urgent(case: Case, scene: Scene) -> bool:
 
 
 def patient_and_idle(case: Case, scene: Scene) -> bool:
-    """Return whether a case that let the work end may go on."""
-    return patient(case, scene) and settled(case, scene) and idle(case, scene)
+    """Return whether a case that let the work end may go on: nothing runs, and no pod has the GPU that may go on."""
+    return patient(case, scene) and settled(case, scene) and idle(case, scene) and scene.keepers == ()
 
 
 def halted(case: Case, scene: Scene) -> bool:
@@ -248,8 +284,42 @@ def never_restored(case: Case, scene: Scene) -> bool:
     return settled(case, scene) and _newest_is(case, EffectKind.RESTORE, *NOT_DONE) and not not_restored(case, scene)
 
 
+def overtaken(case: Case, scene: Scene) -> bool:
+    """Return whether this is a drill, and a real fault came on its GPU."""
+    return case.drill is not None and bool(scene.overtaken)
+
+
+def drilled_only_to_say(case: Case, scene: Scene) -> bool:
+    """Return whether this is a drill of the mode in which nothing is done."""
+    return case.drill is not None and observing(case, scene)
+
+
+def drill_leaves_marks(case: Case, scene: Scene) -> bool:
+    """Return whether a drill has come to its end, and the undoing is still to be rehearsed."""
+    return case.drill is not None and marked(case, scene) and not not_undone(case, scene)
+
+
+def drill_ends(case: Case, scene: Scene) -> bool:
+    """Return whether a drill has come to its end."""
+    return case.drill is not None and settled(case, scene)
+
+
 def proven(case: Case, scene: Scene) -> bool:
-    """Return whether probation is over without a new fault."""
+    """Return whether probation is over without a new fault, and no mark is left."""
+    return _is_over(case, scene) and not case.marks
+
+
+def proven_and_tainted(case: Case, scene: Scene) -> bool:
+    """Return whether probation is over, and the taint still stands."""
+    return _is_over(case, scene) and case.marks.tainted and case.newest(EffectKind.UNTAINT) is None
+
+
+def proven_in_vain(case: Case, scene: Scene) -> bool:
+    """Return whether probation is over, and the taint could not be taken away."""
+    return _is_over(case, scene) and _newest_is(case, EffectKind.UNTAINT, *NOT_DONE)
+
+
+def _is_over(case: Case, scene: Scene) -> bool:
     return settled(case, scene) and scene.now - case.since >= scene.probation_seconds
 
 
@@ -272,6 +342,10 @@ released_unmarked = _both(released, unmarked)
 release_not_undone = _both(released, not_undone)
 released_marked = _both(released, marked)
 unseen_and_obstructed = _both(settled, unseen, obstructed)
+of_its_job_and_over = _both(of_its_job, over)
+fenced_for_its_job = _both(of_its_job, undrained, marked)
+fenced_for_its_job_unmarked = _both(of_its_job, unmarked)
+fenced_for_its_job_not_undone = _both(of_its_job, undrained, not_undone)
 taken_back = _both(withdrawn, marked)
 taken_back_unmarked = _both(withdrawn, unmarked)
 taken_back_not_undone = _both(withdrawn, not_undone)

@@ -43,11 +43,15 @@ class Merger:
         self._machines: dict[str, int] = {}
         self._last_machine = 0
         self._replays = Replays()
+        self._going_on: list[Fault] | None = None
+        """What `faults` returned last; None when something has changed since."""
 
     def learn_uuid(self, pci: str, uuid: str, *, node: str | None) -> None:
         """Remember the UUID of a GPU, from the driver's list or from a line."""
-        if len(self._uuids) < UUIDS_KEPT:
-            self._uuids[self._machine(node), pci] = uuid
+        key = (self._machine(node), pci)
+        if self._uuids.get(key) != uuid and len(self._uuids) < UUIDS_KEPT:
+            self._uuids[key] = uuid
+            self._going_on = None
 
     def step(self, record: Record) -> list[Change]:
         """Take one record; return what changed, in order."""
@@ -105,7 +109,9 @@ class Merger:
 
     def faults(self) -> list[Fault]:
         """Return the faults that are still going on, oldest first."""
-        return [self._snapshot(live) for live in self._index.faults.values() if not live.retired]
+        if self._going_on is None:
+            self._going_on = [self._snapshot(live) for live in self._index.faults.values() if not live.retired]
+        return list(self._going_on)
 
     def pack(self) -> dict[str, Any]:
         """Return all that is remembered as JSON values; `unpack` goes on from there as if nothing had happened."""
@@ -132,6 +138,7 @@ class Merger:
         """
         if packed.get("format") != FORMAT:
             raise SavedError(f"saved by another version (format {packed.get('format')!r}, expected {FORMAT})")
+        self._going_on = None
         try:
             self._last_machine = packed["machine"]
             self._uuids = {(machine, pci): uuid for machine, pci, uuid in packed["uuids"]}
@@ -182,6 +189,7 @@ class Merger:
                 del self._open[live.key]
 
     def _begin(self, key: Key, record: Record, grade: Grade, *, changes: list[Change]) -> None:
+        self._going_on = None
         identity = self._in_force.identity(record.code if record.kind is RecordKind.XID else None)
         timeline = self._timelines.setdefault(key[0], Timeline())
         timeline.hear(record.moment, record.boot)
@@ -226,6 +234,7 @@ class Merger:
             self._index.drop(oldest)
 
     def _absorb(self, live: LiveFault, record: Record, grade: Grade, changes: list[Change]) -> None:
+        self._going_on = None
         part_only = record.part in {"severity", "data"}
         live.count += not part_only
         live.last = _later(live.last, record.moment)
@@ -292,6 +301,7 @@ class Merger:
     def _rejudge(
         self, live: LiveFault, changes: list[Change], *, kind: ChangeKind | None = None, ended: bool = False
     ) -> None:
+        self._going_on = None
         was = live.verdict
         timeline = self._timelines[live.machine]
         live.verdict = judge(
@@ -337,6 +347,7 @@ class Merger:
     def _retire(self, live: LiveFault, changes: list[Change]) -> None:
         if live.verdict.waits:
             self._rejudge(live, changes, ended=True)
+        self._going_on = None
         live.retired = True
         timeline = self._timelines[live.machine]
         timeline.let_go(live)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gpuward.isolation.saved import SavedError
-from gpuward.model.case import Case, CaseState, Effect, EffectKind, Order, Outcome
+from gpuward.model.case import Case, CaseState, Effect, EffectKind, Mode, Order, Outcome
 from gpuward.model.level import LEVELS, FaultClass
 
 
@@ -24,6 +24,10 @@ def unpack_case(packed: Mapping[str, Any]) -> Case:
                 "fault_class": FaultClass(packed["fault_class"]),
                 "state": CaseState(packed["state"]),
                 "order": None if packed["order"] is None else Order(packed["order"]),
+                "victims": tuple(packed.get("victims", ())),
+                "off": packed.get("off", False),
+                "boot": packed.get("boot", ""),
+                "drill": None if packed.get("drill") is None else Mode(packed["drill"]),
                 "effects": tuple(_unpack_effect(effect) for effect in packed["effects"]),
             }
         )

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from gpuward.isolation.findings import FINDINGS, Finding, Look
+from gpuward.isolation.findings import FINDINGS, KINDS, Finding, Grading, Look, by_row
 from gpuward.isolation.saved import SavedError
 from gpuward.model.case import ENDED, Case, CaseState, EffectKind
 from gpuward.model.fault import Evidence, Fault, Verdict
-from gpuward.model.level import Level
+from gpuward.model.level import LEVELS, Level
 from gpuward.model.signal import Moment
 
-KINDS = tuple(dict.fromkeys(row.kind for row in FINDINGS))
+Worth = tuple[str, Level, Level]
 _BY_NAME = {row.name: row for row in FINDINGS}
 
 
@@ -36,11 +36,19 @@ class Standing:
     """It was seen while its GPU was under repair, and is no finding yet."""
     over: bool = False
     """It no longer holds; its case is still open, and must hear so."""
+    graded: str = ""
+    """The word of the level that it had when a reading last showed it. Only to know that other settings have raised it
+    since: its level is always asked of the grading anew. Empty, as an older version saved it: the row's."""
 
     @property
     def row(self) -> Finding:
         """Return its row."""
         return _BY_NAME[self.name]
+
+    @property
+    def worth(self) -> Worth:
+        """Return what makes it worth a line: that it is there, its level when it was last shown, and its row's."""
+        return self.id, LEVELS.get(self.graded, self.row.level), self.row.level
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,7 @@ class Round:
     begun: float
     node: str
     cases: tuple[Case, ...]
+    grading: Grading = by_row
 
     def is_cased(self, fault: str) -> bool:
         """Return whether an open case is about this fault."""
@@ -59,9 +68,12 @@ class Round:
         """Return whether a case about this fault has ended."""
         return any(case.fault == fault and case.state in ENDED for case in self.cases)
 
-    def is_quiet(self, pci: str) -> bool:
-        """Return whether this GPU was being worked on when the reading was begun, or is still."""
-        return any(_works_on(case, self.begun) for case in self.cases if case.gpu == pci)
+    def is_quiet(self, pci: str, *, lag_seconds: float = 0.0) -> bool:
+        """Return whether this GPU was being worked on when the reading was begun, or is still.
+
+        With `lag_seconds`: so long before the reading was begun, for values that are as old as that.
+        """
+        return any(_works_on(case, self.begun - lag_seconds) for case in self.cases if case.gpu == pci)
 
 
 _HANDS = frozenset({EffectKind.DRAIN, EffectKind.UNDRAIN, EffectKind.RESET})
@@ -103,16 +115,14 @@ def _now(old: Standing | None, kind: str, look: Look, *, pci: str, at: Round) ->
         if old is None or unknown:
             return old if old is None or quiet else replace(old, quiet=False)
         return replace(old, over=True) if at.is_cased(old.id) else None
-    if old is None or (_is_news(row, old) and at.is_dealt_with(old.id)):
+    level = at.grading(row).level
+    news = old is None or row.anew or old.over or row.level > old.row.level or level > old.worth[1]
+    if old is None or (news and at.is_dealt_with(old.id)):
         return _began(row, look, pci=pci, quiet=quiet, at=at)
-    went_on = replace(old, name=row.name, quiet=old.quiet and quiet, over=False)
-    if not _is_news(row, old):
+    went_on = replace(old, name=row.name, quiet=old.quiet and quiet, over=False, graded=str(level))
+    if not news:
         return went_on
     return replace(went_on, last=at.begun, count=old.count + 1, because=_because(row, look))
-
-
-def _is_news(row: Finding, old: Standing) -> bool:
-    return row.anew or old.over or row.level > old.row.level
 
 
 def _began(row: Finding, look: Look, *, pci: str, quiet: bool, at: Round) -> Standing:
@@ -128,6 +138,7 @@ def _began(row: Finding, look: Look, *, pci: str, quiet: bool, at: Round) -> Sta
         last=at.begun,
         because=_because(row, look),
         quiet=quiet,
+        graded=str(at.grading(row).level),
     )
 
 
@@ -144,15 +155,19 @@ def _because(row: Finding, look: Look) -> str:
     )
 
 
-def faults_of(standing: Iterable[Standing], node: str) -> Iterator[Fault]:
+def faults_of(standing: Iterable[Standing], node: str, *, grading: Grading = by_row) -> Iterator[Fault]:
     """Yield the standing findings as faults; one that is over is at ignore, so that its case is withdrawn."""
-    return (fault_of(one, node) for one in standing if not one.quiet)
+    return (fault_of(one, node, grading=grading) for one in standing if not one.quiet)
 
 
-def fault_of(one: Standing, node: str) -> Fault:
-    """Return the finding as a fault. It has no lines and no boot; its evidence is what the reading said."""
+def fault_of(one: Standing, node: str, *, grading: Grading = by_row) -> Fault:
+    """Return the finding as a fault, graded now: under other settings the same finding is another level.
+
+    It has no lines and no boot; its evidence is what the reading said.
+    """
     row = one.row
-    level = Level.IGNORE if one.over else row.level
+    graded = grading(row)
+    level = Level.IGNORE if one.over else graded.level
     return Fault(
         id=one.id,
         kind=one.kind,
@@ -170,9 +185,9 @@ def fault_of(one: Standing, node: str) -> Fault:
         mig=None,
         verdict=Verdict(
             level=level,
-            fault_class=row.fault_class,
-            action=row.action,
-            because=one.because,
+            fault_class=graded.fault_class,
+            action=row.action_at(level),
+            because=f"{one.because.removesuffix('.')}{graded.says}." if graded.says else one.because,
             rules=(f"other:{one.kind}", row.name),
             waits=False,
             parks=row.parks,
@@ -196,4 +211,6 @@ def unpack_standing(packed: Mapping[str, Any]) -> Standing:
         raise SavedError(f"a saved finding cannot be read: {error!r}") from error
     if one.name not in _BY_NAME:
         raise SavedError(f"a saved finding has a name that is not known: {one.name}")
+    if one.graded and one.graded not in LEVELS:
+        raise SavedError(f"a saved finding has a level that is not known: {one.graded}")
     return one

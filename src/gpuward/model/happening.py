@@ -1,5 +1,6 @@
 """One thing that happened, as the journal keeps it: the same value for agent, controller and simulator."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -15,6 +16,8 @@ class What(StrEnum):
     LAW = "law"
     """A law of the machine was broken; the case was parked."""
     SAID = "said"
+    TRUTH = "truth"
+    """What really happened, in a simulation: `outcome` is the ailment, nothing of it is known to the product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +40,16 @@ class Happening:
 
 _NAMES = {"before": "from", "after": "to"}
 """The words of the journal where Python's own would clash."""
+_FIELDS = {word: name for name, word in _NAMES.items()}
 
 
 def as_object(happening: Happening) -> dict[str, Any]:
     """Return a happening as the journal spells it: fields that are not used left out."""
     fields = asdict(happening)
     return {_NAMES.get(name, name): value for name, value in fields.items() if value != ""}
+
+
+def from_object(value: Mapping[str, Any]) -> Happening:
+    """Return the happening that was spelled so. Raises TypeError or ValueError when it is none."""
+    fields = {_FIELDS.get(name, name): text for name, text in value.items()}
+    return Happening(**{**fields, "what": What(fields.get("what", ""))})

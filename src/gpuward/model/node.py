@@ -58,6 +58,8 @@ class GpuReading:
     links: tuple[NvLink, ...]
     pcie: Pcie
     lost: bool
+    mig_uuids: tuple[str, ...] | None = None
+    """The UUIDs of its MIG devices; None where they are not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +93,14 @@ class GpuHolder:
     service: str | None
     pod_uid: str | None
     container_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """What tells a process apart also when its pid is another's: where it came from and when, fit to be shown."""
+
+    session: int | None
+    started: str | None
+    """UTC, or seconds since boot as `+12.34s`."""
+    cgroup: str | None
+    """The lines of /proc/PID/cgroup, joined by blanks."""

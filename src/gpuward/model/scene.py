@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpuward.model.case import Mode
+from gpuward.model.case import ON_A_SERVER, EffectKind, Mode
 from gpuward.model.level import Level
 
 
@@ -18,6 +18,47 @@ class GpuSight:
     """Processes that hold it and are neither known services nor ourselves, in words."""
     display: bool
     """It drives a display."""
+
+
+NO_GPU = GpuSight(present=None, lost=False, work=(), display=False)
+"""What stands for the GPU of a case that is the whole node's."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSight:
+    """The node as the cluster sees it now; of interest to the case of a whole node."""
+
+    answers: bool = True
+    """It is Ready."""
+    lost: bool = False
+    """It has not been for as long as it takes to be a loss."""
+    back: bool = False
+    """It has been for a while."""
+    off: str = ""
+    """By what it is known to be off, in a sentence; empty: it may still run."""
+    gone: bool = False
+    """The cluster has no such node any more."""
+    boot: str = ""
+    """Its boot, as its kubelet tells it; empty: it does not."""
+
+
+ANSWERS = NodeSight()
+"""A node of which nobody says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebootSight:
+    """Whether the node of a GPU may be rebooted, where a reset does not help."""
+
+    cures: bool = False
+    """What stands in the way of a reset is such that a reboot may remove it."""
+    why_not: str = "there is no cluster that could"
+    """Why it must not be rebooted at all; empty when it may."""
+    waits: str = ""
+    """Who or what must leave it before; empty when nobody is hit."""
+
+
+NO_REBOOT = RebootSight()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +92,27 @@ class Scene:
     relapse: str
     """A fault at P0 or P1 that came on this GPU since the repair began, in words; empty when there is none."""
     probation_seconds: float
+    reach: frozenset[EffectKind] = ON_A_SERVER
+    """What can be done here at all; what a row asks for and cannot be done is left out."""
+    node: NodeSight = ANSWERS
+    reboot: RebootSight = NO_REBOOT
+    victims: tuple[str, ...] | None = ()
+    """Pods of the node that have to go for this case and are still there; None: nobody could look."""
+    returned: tuple[str, ...] = ()
+    """Those of them that the case lists, and whose eviction it never asked for: another pod has the name again."""
+    keepers: tuple[str, ...] | None = ()
+    """Pods that have the GPU of a fault that lets its work end, and may go on with it; None: nobody could look."""
+    saving: str = ""
+    """Who is still saving its state, in words; empty when nobody is, or their time is over."""
+    saved: str = "No job on this server asked to be told."
+    """What became of those that were told."""
+    standby: str = ""
+    """Why no standby node could be released, in a sentence; empty when one could, or none is needed."""
+    unapproved: bool = False
+    """Nothing is done without a person's word, and it was not given."""
+    job_fault: str = ""
+    """Why the fault is the job's own that runs there, in words; empty when it is not known to be."""
+    spared: str = ""
+    """Who would have to go, or be waited for, if this were no drill, in words; in `gpu` they count as gone."""
+    overtaken: str = ""
+    """A real fault that came on the GPU while this is a drill, in words; empty when there is none."""

@@ -1,14 +1,14 @@
-"""`make demo`: a pretend server falls ill while the real commands read its log. This machine is not touched."""
+"""`make demo-watch`: a pretend server falls ill while the real commands read its log. This machine is not touched."""
 
 import argparse
-import signal
-import subprocess
+import math
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpuward.sim.curtain import beside, shown
 from gpuward.sim.server import HOST, Line, build_proc, write_log
 
 SPEED = 10.0
@@ -21,8 +21,8 @@ def run(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m gpuward.sim.demo", description=__doc__, allow_abbrev=False)
     parser.add_argument("--speed", type=float, default=SPEED, help=f"record seconds a second (default: {SPEED:g})")
     speed = parser.parse_args(words).speed
-    if not speed > 0:
-        parser.error("--speed must be more than 0")
+    if not 0 < speed < math.inf:
+        parser.error("--speed must be a number, and more than 0")
     with tempfile.TemporaryDirectory(prefix="gpuward-demo-") as folder:
         return _run(Path(folder), speed)
 
@@ -35,26 +35,12 @@ def _run(folder: Path, speed: float) -> int:
         f"A pretend server with eight GPUs writes its kernel log, {speed:g} times as fast as life; gpuward watches it."
     )
     _say("What you see below is said the moment the line is written.\n")
-    watch = subprocess.Popen(  # noqa: S603  our own command
-        [
-            *_gpuward("watch"),
-            "--kernel-log",
-            str(log),
-            "--proc-root",
-            str(folder / "proc"),
-            "--state-dir",
-            str(folder / "state"),
-            "--node",
-            HOST,
-            "--timezone",
-            "UTC",
-        ]
-    )
-    time.sleep(1.0)
-    write_log(log, speed=speed, tell=_tell)
-    time.sleep(_SETTLE_SECONDS)
-    watch.send_signal(signal.SIGINT)
-    ended = watch.wait(timeout=10)
+    words = ("--kernel-log", str(log), "--proc-root", str(folder / "proc"), "--state-dir", str(folder / "state"))
+    with beside(_gpuward("watch", *words, "--node", HOST, "--timezone", "UTC")) as watch:
+        time.sleep(1.0)
+        write_log(log, speed=speed, tell=_tell)
+        time.sleep(_SETTLE_SECONDS)
+    ended = watch.returncode
     _say("\nThe same log read as a file, one table a GPU:  gpuward scan kern.log\n")
     scan = _command("scan", str(log), "--timezone", "UTC")
     _say("\nWhat a code means:  gpuward explain 45\n")
@@ -75,7 +61,8 @@ def _tell(line: Line) -> None:
 
 
 def _command(*words: str) -> int:
-    return subprocess.run(_gpuward(*words), check=False).returncode  # noqa: S603  our own command
+    with beside(_gpuward(*words)) as asked:
+        return asked.wait()
 
 
 def _gpuward(*words: str) -> list[str]:
@@ -88,4 +75,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run())
+    sys.exit(shown(run))

@@ -1,20 +1,23 @@
-"""`make demo`: a pretend server falls ill while the real agent works on it. Nothing of this machine is touched."""
+"""`make demo-server`: a pretend server falls ill while the real agent works on it. This machine is not touched."""
 
 import argparse
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpuward.ports import Refused
+from gpuward.sim.curtain import beside, shown
 from gpuward.sim.machines import machine as machines
 from gpuward.sim.machines.hold import Hold
 from gpuward.sim.machines.machine import Machine
+
+if TYPE_CHECKING:
+    import subprocess
 
 HOST = "gpu-pretend-1"
 _PROBATION_SECONDS = "3"
@@ -36,14 +39,13 @@ class Stage:
     state: Path
     settings: Path
     environment: dict[str, str]
+    agent: "subprocess.Popen[bytes] | None" = None
 
-    def gpuward(self, *words: str) -> int:
-        """Run one of the commands that talk to the agent; return its exit code."""
+    def gpuward(self, *words: str, quiet: bool = False) -> int:
+        """Run one of the commands that talk to the agent; return its exit code. `quiet`: the agent tells the same."""
         _say(f"\n$ gpuward {' '.join(words)}")
-        done = subprocess.run(  # noqa: S603  our own command
-            [*_GPUWARD, *words, "--state-dir", str(self.state)], env=self.environment, check=False
-        )
-        return done.returncode
+        with beside([*_GPUWARD, *words, "--state-dir", str(self.state)], env=self.environment, quiet=quiet) as asked:
+            return asked.wait()
 
     def wait_for(self, what: str, seen: Callable[[], bool]) -> bool:
         """Wait until something is seen in the journal; say so when it never is."""
@@ -51,6 +53,9 @@ class Stage:
         while time.monotonic() < end:
             if seen():
                 return True
+            if self.agent is not None and self.agent.poll() is not None:
+                _say(f"*** the agent has ended, and this never happened: {what}")
+                return False
             time.sleep(0.1)
         _say(f"*** this never happened: {what}")
         return False
@@ -65,13 +70,18 @@ class Stage:
 
         return seen
 
+    def portrait(self, pci: str) -> Callable[[], bool]:
+        """Return the question whether the agent has kept what nvidia-smi tells of a GPU while it is well."""
+        kept = self.state / "portraits.json"
+        return lambda: kept.exists() and pci in kept.read_text("utf-8")
+
 
 _GPUWARD = (sys.executable, "-m", "gpuward")
 
 
 def run(words: list[str] | None = None) -> int:
     """Run the demonstration; return 0 when every part of it ended as it should."""
-    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser = argparse.ArgumentParser(prog="make demo-server", description=__doc__)
     parser.add_argument("--without", choices=["79"], help="leave a fault out, to see that nothing comes of it")
     asked = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="gpuward-demo-") as folder:
@@ -81,6 +91,8 @@ def run(words: list[str] | None = None) -> int:
 def _play(folder: Path, *, without: str | None) -> int:
     machine = machines.build(folder / "server", model="H100", count=8)
     _say("A pretend server with eight H100 GPUs: its own nvidia-smi, NVML and kernel log. The agent is the real one.")
+    # A lost GPU takes no order about its persistence mode, and with that on it could not be drained.
+    machine.change_gpu(5, persistence=False)
     try:
         machine.nvml()
     except Refused as error:
@@ -91,10 +103,12 @@ def _play(folder: Path, *, without: str | None) -> int:
         "Its settings shorten the minute that an Xid 45 waits for its cause to five seconds; all else is as delivered."
     )
     stage = Stage(machine, folder / "state", settings, machine.environment())
-    agent = subprocess.Popen(_agent_words(stage), env=stage.environment)  # noqa: S603  our own command
-    try:
-        fine = stage.wait_for("the agent answers", (stage.state / "agent.sock").exists)
+    qualified = _qualified(stage)
+    with beside(_agent_words(stage), env=stage.environment) as agent:
+        stage = replace(stage, agent=agent)
+        fine = stage.wait_for("the agent knows the GPUs", stage.portrait("0000:ab:00")) and qualified
         scenes = (
+            _drilled(stage),
             _lost(stage, without),
             _double_bit(stage),
             _program(stage),
@@ -104,15 +118,16 @@ def _play(folder: Path, *, without: str | None) -> int:
             _hung(stage),
         )
         fine = all(scenes) and fine
-    finally:
-        agent.send_signal(signal.SIGINT)
-        ended = agent.wait(timeout=30)
     _say(
         "\nOn a real server:  gpuward agent --standalone               says what it would do\n"
         "                   gpuward agent --standalone --mode repair  does it\n"
         "On a log of one:   gpuward scan /var/log/kern.log*"
     )
-    return 0 if fine and ended == 0 else 1
+    return 0 if fine and agent.returncode == 0 else 1
+
+
+def _roots(stage: Stage) -> list[str]:
+    return ["--proc-root", str(stage.machine.proc), "--dev-root", str(stage.machine.dev)]
 
 
 def _agent_words(stage: Stage) -> list[str]:
@@ -126,10 +141,7 @@ def _agent_words(stage: Stage) -> list[str]:
         str(stage.machine.log),
         "--state-dir",
         str(stage.state),
-        "--proc-root",
-        str(stage.machine.proc),
-        "--dev-root",
-        str(stage.machine.dev),
+        *_roots(stage),
         "--config",
         str(stage.settings),
         "--node",
@@ -143,11 +155,17 @@ def _agent_words(stage: Stage) -> list[str]:
     ]
 
 
+def _qualified(stage: Stage) -> bool:
+    """Prove on an idle GPU what is believed of this model and driver; without that the agent resets none of them."""
+    _scene("first, on an idle GPU: does draining and resetting work here as gpuward believes?")
+    return stage.gpuward("qualify", "0", "--yes", *_roots(stage)) == 0
+
+
 def _lost(stage: Stage, without: str | None) -> bool:
     """Let a GPU fall off the bus under a training process: evidence is kept, and it is parked for a person."""
     if without == "79":
         return True
-    _scene("GPU 5 falls off the bus: evidence kept, a drain asked for, and parked, since no reset can reach it")
+    _scene("GPU 5 falls off the bus: evidence kept, drained, and parked for a person, since no reset can reach it")
     with _held(stage, 5, "python3"):
         stage.machine.inject(5, 79)
         stage.wait_for("GPU 5 waits for its work", stage.journal("evacuating", "0000:ab:00"))
@@ -197,6 +215,13 @@ def _asked_and_released(stage: Stage, without: str | None) -> bool:
     )
 
 
+def _drilled(stage: Stage) -> bool:
+    """Rehearse a fault on a healthy GPU: all is told, and nothing is changed."""
+    _scene("a drill on GPU 6: what an Xid 48 would lead to, from the line to the end, and nothing is changed")
+    before = stage.machine.state().gpus[6]
+    return stage.gpuward("drill", "6", "48", quiet=True) == 0 and stage.machine.state().gpus[6] == before
+
+
 def _hung(stage: Stage) -> bool:
     """Let the driver's tools hang: the agent says so and goes on, nothing waits for them for ever."""
     _scene("nvidia-smi and NVML hang: unknown is said, not healthy, and nothing waits for ever")
@@ -235,4 +260,4 @@ def _say(text: str) -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    sys.exit(run())
+    sys.exit(shown(run))

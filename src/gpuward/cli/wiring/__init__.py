@@ -6,7 +6,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from io import BytesIO
 from pathlib import Path
@@ -17,6 +17,8 @@ from gpuward.adapters.logfile import FinishedLog
 from gpuward.adapters.zone import local_zone, zone_named
 from gpuward.cli.times import TimeError, read_offset, read_time
 from gpuward.isolation.catalogue.load import load, load_rules
+from gpuward.isolation.findings import Grading, grading_of
+from gpuward.isolation.grade import Policy
 from gpuward.isolation.kernel.reader import NEEDLES
 from gpuward.isolation.terms import Terms
 from gpuward.ports import Clock, KernelLog, LogFile, Origin, Refused
@@ -94,6 +96,16 @@ def host_name() -> str:
     return socket.gethostname().split(".", 1)[0]
 
 
+def is_in_a_pod() -> bool:
+    """Return whether this process runs in a pod of a cluster."""
+    return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+
+
+def silence(stream: TextIO) -> None:
+    """Let a stream that cannot be written go nowhere, also what is still buffered in it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), stream.fileno())
+
+
 def wants_colour(stream: TextIO) -> bool:
     """Return whether colours help: on a terminal that is not dumb, unless NO_COLOR is set."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -103,14 +115,18 @@ def judgement(config: str | None, profile: str | None, *, options: Sequence[str]
     """Return the settings, the command line's profile in front, and the terms they make. Raises UsageError."""
     settings = _settings(config)
     if profile is not None:
-        settings = Settings(
-            profile=profile,
-            options=settings.options,
-            levels=settings.levels,
-            classes=settings.classes,
-            rules=settings.rules,
-        )
+        settings = replace(settings, profile=profile)
     return settings, terms_of(settings, load(), load_rules(), options=options)
+
+
+def taint_words() -> dict[str, str]:
+    """Return the word of each fault kind that is no Xid, as a node's taint carries it."""
+    return {kind: row.taint_value for kind, row in load().others.items() if row.taint_value}
+
+
+def finding_grades(settings: Settings) -> Grading:
+    """Return how findings of readings are graded under the settings."""
+    return grading_of(load(), Policy(profile=settings.profile, levels=settings.levels, classes=settings.classes))
 
 
 def _settings(config: str | None) -> Settings:
@@ -123,8 +139,13 @@ def _settings(config: str | None) -> Settings:
         raise UsageError(f"--config: there is no file {config}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--config: {path} cannot be read: {error}") from error
+    return settings_in(text, name=str(path))
+
+
+def settings_in(text: str, *, name: str) -> Settings:
+    """Return the settings that a document says; `name` is how people know it. Raises UsageError."""
     try:
-        return read_settings(text, name=str(path), book=load(), rules=load_rules())
+        return read_settings(text, name=name, book=load(), rules=load_rules())
     except SettingsError as error:
         raise UsageError(str(error)) from error
 

@@ -105,6 +105,12 @@ class RuleBook:
     identities: tuple[Identity, ...]
     rules: tuple[Rule, ...]
 
+    @property
+    def longest_seconds(self) -> float:
+        """How far apart at most two lines may lie that have to do with each other."""
+        windows = (rule.before_seconds + rule.after_seconds for rule in self.rules)
+        return max((*windows, *(row.gap_seconds for row in self.identities)), default=0.0)
+
     def rule(self, rule_id: str) -> Rule | None:
         """Return the row of this id, None when there is none."""
         return next((rule for rule in self.rules if rule.id == rule_id), None)

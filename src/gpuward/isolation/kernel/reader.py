@@ -128,6 +128,10 @@ class KernelReader:
         """Return the time of the newest line that carried one, ours or not; NEVER before the first."""
         return self._moment
 
+    def machines(self) -> tuple[str, ...]:
+        """Return the names of the machines whose lines were read, in the order in which they came."""
+        return tuple(machine for machine in self._machines if machine is not None)
+
     def pack(self) -> dict[str, Any]:
         """Return what the lines taught so far as JSON values; `unpack` goes on from there."""
         return {

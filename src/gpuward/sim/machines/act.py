@@ -128,7 +128,8 @@ def drain(machine: MachineState, address: str, *, on: bool) -> tuple[MachineStat
     refused = _refused(machine, (one,), _DRAIN_REFUSALS if on else _DRAIN_REFUSALS[:1])
     if refused:
         return machine, refused
-    changed = machine.with_gpu(replace(gpu, drained=on)) if machine.holds("drain-takes") else machine
+    taken = machine.holds("drain-takes" if on else "drain-lifts")
+    changed = machine.with_gpu(replace(gpu, drained=on)) if taken else machine
     return changed, Answer(f"Successfully set GPU {gpu.address} drain state to: {_DRAIN_WORDS[on]}.\n")
 
 
@@ -160,7 +161,8 @@ def persistence(machine: MachineState, chosen: Sequence[Chosen], *, on: bool) ->
         word = _MODE_WORDS[on]
         said += f"Persistence mode is already {word} for GPU " if already else f"{word} persistence mode for GPU "
         said += f"{one.gpu.address}.\n"
-        if machine.holds("persistence-takes"):
+        stuck = on and one.gpu.resets and not machine.holds("persistence-returns")
+        if machine.holds("persistence-takes") and not stuck:
             machine = machine.with_gpu(replace(one.gpu, persistence=on))
     return machine, Answer(f"{said}All done.\n")
 
@@ -172,6 +174,10 @@ def reset(machine: MachineState, chosen: Sequence[Chosen]) -> tuple[MachineState
     refused = _refused(machine, chosen, _RESET_REFUSALS)
     if refused:
         return machine, refused
+    if not machine.holds("reset-idle"):
+        return machine, Answer(
+            "".join(f"Unable to reset GPU {one.gpu.address}: Unknown Error\n" for one in chosen), answer.OTHER
+        )
     if machine.holds("reset-takes"):
         for one in chosen:
             machine = machine.with_gpu(after_reset(machine, one.gpu))
@@ -181,6 +187,7 @@ def reset(machine: MachineState, chosen: Sequence[Chosen]) -> tuple[MachineState
 def after_reset(machine: MachineState, gpu: GpuState) -> GpuState:
     """Return a GPU as a reset leaves it."""
     stays = gpu.recovery == _REBOOT and machine.holds("reset-reboot")
+    whole = machine.holds("reset-links")
     return replace(
         gpu,
         lost=False,
@@ -190,7 +197,9 @@ def after_reset(machine: MachineState, gpu: GpuState) -> GpuState:
         remap_pending=False,
         recovery=gpu.recovery if stays else 0,
         gsp_timeouts=0,
-        links_down=(),
+        links_down=() if whole else (0,),
+        pcie_width=gpu.pcie_width if whole else 8,
+        persistence=gpu.persistence or not machine.holds("reset-persistence-stays"),
         resets=gpu.resets + 1,
     )
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import gpuward
 from gpuward.ports import Refused
-from gpuward.sim.machines import act, faults, holders, layout, nvml, store
+from gpuward.sim.machines import act, faults, holders, layout, nvml, store, units
 from gpuward.sim.machines.beliefs import beliefs
 from gpuward.sim.machines.hold import Hold, start
 from gpuward.sim.machines.state import GpuState, MachineState
@@ -142,6 +142,18 @@ class Machine:
         (self.proc / str(hold.pid)).unlink(missing_ok=True)
         (self.proc / str(hold.pid)).symlink_to(f"/proc/{hold.pid}")
         return hold
+
+    def service(self, unit: str, process: str) -> None:
+        """Add a systemd unit that runs a process of this name, which has every GPU open; `end_services` ends it."""
+        units.add(self.folder, unit, process=process)
+
+    def runs(self, unit: str) -> bool:
+        """Return whether a service runs."""
+        return units.is_running(self.folder, unit)
+
+    def end_services(self) -> None:
+        """End the processes of every service; they would outlive us."""
+        units.stop_all(self.folder)
 
     def _turn(self, field: str, word: str, *, on: bool) -> None:
         def turned(machine: MachineState) -> MachineState:

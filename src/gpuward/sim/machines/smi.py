@@ -117,7 +117,18 @@ def _drain(folder: str, machine: MachineState, options: Mapping[str, str]) -> An
     if "ask" in options:
         return act.drained(machine, options["pci"])
     on = _MODES[options["modify"]]
-    return _changing(folder, lambda now: act.drain(now, options["pci"], on=on))
+    said = _changing(folder, lambda now: act.drain(now, options["pci"], on=on))
+    gpu = act.named(machine, options["pci"])
+    if gpu is not None and not machine.holds("drain-files"):
+        _move_device(f"{folder}/dev/nvidia{gpu.minor}", away=on and not said.code)
+    return said
+
+
+def _move_device(path: str, *, away: bool) -> None:
+    """Take a device file away, or put it back."""
+    there, gone = (path, f"{path}.gone") if away else (f"{path}.gone", path)
+    if os.path.exists(there):  # noqa: PTH110  no pathlib: start-up
+        os.rename(there, gone)  # noqa: PTH104  as above
 
 
 def _change(folder: str, name: str, options: Mapping[str, str]) -> Answer:

@@ -1,0 +1,1 @@
+"""Security and checklist: rules over facts of a cluster or host, to findings. Pure."""

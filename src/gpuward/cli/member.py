@@ -1,0 +1,46 @@
+"""`gpuward agent --node NAME`: the agent of a node of a cluster, started and ended. The loop is in agent.member."""
+
+import argparse
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from gpuward.agent.board import board_object
+from gpuward.agent.connection import Connection, Place
+from gpuward.agent.liaison import beside
+from gpuward.agent.member import Member
+from gpuward.agent.post import Post
+from gpuward.cli import wiring
+from gpuward.cli.watch import stop_on_signals
+from gpuward.cli.wiring.cluster import access_of
+from gpuward.cli.wiring.gear import Gear
+from gpuward.ports import EdgeError, Refused
+
+
+def serve_node(asked: argparse.Namespace, gear: Gear, new_member: Callable[[Post, str], Member]) -> int:
+    """Work for the cluster until a signal ends it; return the exit code. Raises what ended the cluster's side."""
+    node = asked.node or wiring.host_name()
+    post, stop = Post(), stop_on_signals()
+    member = new_member(post, node)
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[Connection]:
+        async with access_of(asked.kubeconfig) as cluster:
+            yield Connection(cluster, post, gear.outside.clock, sleep=asyncio.sleep, dice=random.Random())  # noqa: S311  jitter
+
+    with beside(connect, Place(node, asked.namespace)) as cluster, gear.door(lambda request: _answer(member, request)):
+        member.run(lambda: stop.asked or cluster.ended.is_set())
+    if isinstance(cluster.error, EdgeError):
+        raise cluster.error
+    if cluster.error is not None:
+        raise Refused(f"the cluster's side of the agent broke: {cluster.error!r}; report this as a fault")
+    return 0
+
+
+def _answer(member: Member, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the agent's answer to a request from its door: how its GPUs are; all else is the cluster's."""
+    if request.get("ask") == "status":
+        return board_object(member.board())
+    raise Refused("this agent works for a cluster, whose cases they are: see `kubectl get gpucases`")

@@ -1,0 +1,1 @@
+"""The objects that gpuward keeps in a cluster: GPUNode, GPUFault, GPUCase, StandbyPool. Who writes them is not here."""

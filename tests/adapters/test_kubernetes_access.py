@@ -1,0 +1,432 @@
+"""The ways to an API server: a pod's service account whose files are renewed, and a kubeconfig with all it may say."""
+
+import asyncio
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuward.adapters.kubernetes import from_kubeconfig, in_cluster
+from gpuward.adapters.kubernetes.access import TokenFile, TrustFiles
+from gpuward.adapters.kubernetes.kubeconfig import RENEW_SECONDS
+from gpuward.ports import Refused, Unreachable
+
+HERE = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """Make a certificate of its own and its key."""
+    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    subprocess.run(
+        [*words, "-subj", f"/CN={name}", "-keyout", key, "-out", certificate], check=True, capture_output=True
+    )
+    return certificate, key
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is not there to make a certificate with")
+    return make_certificate(tmp_path, "authority")
+
+
+def account(folder: Path, certificate: Path) -> Path:
+    """Lay out a service account as a kubelet does: links to a folder that is replaced as a whole."""
+    folder.mkdir()
+    mount(folder, certificate, "one")
+    for name in ("token", "ca.crt"):
+        (folder / name).symlink_to(f"..data/{name}")
+    return folder
+
+
+def mount(folder: Path, certificate: Path, token: str) -> None:
+    """Put a new token and certificate in at once, as a kubelet does."""
+    fresh = folder / f"..{token}"
+    fresh.mkdir()
+    (fresh / "token").write_text(f"{token}\n", "utf-8")
+    shutil.copy(certificate, fresh / "ca.crt")
+    link = folder / "..tmp"
+    link.symlink_to(fresh.name)
+    link.rename(folder / "..data")
+
+
+async def test_a_pod_finds_the_server_in_its_environment_and_its_account(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    access = in_cluster(HERE, account(tmp_path / "account", certificate[0]))
+    assert access.url == "https://10.0.0.1:443"
+    assert await access.authorization(None) == "Bearer one"
+    trust = access.trust()
+    assert trust is not None
+    assert (trust.verify_mode, trust.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
+async def test_the_address_of_ipv6_is_put_into_brackets(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    access = in_cluster(HERE | {"KUBERNETES_SERVICE_HOST": "fd00::1"}, account(tmp_path / "account", certificate[0]))
+    assert access.url == "https://[fd00::1]:443"
+
+
+async def test_a_token_and_a_certificate_that_are_renewed_are_read_again(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    folder = account(tmp_path / "account", certificate[0])
+    access = in_cluster(HERE, folder)
+    before = access.trust()
+    assert access.trust() is before
+    mount(folder, make_certificate(tmp_path, "next")[0], "two")
+    assert await access.authorization(None) == "Bearer two"
+    after = access.trust()
+    assert after is not None
+    assert after is not before
+    assert [one["subject"] for one in after.get_ca_certs()] == [((("commonName", "next"),),)]
+
+
+async def test_a_token_that_was_refused_is_read_again_although_its_file_looks_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("one", "utf-8")
+    token, stamp = TokenFile(file), file.stat()
+    assert await token.authorization() == "Bearer one"
+    file.write_text("two", "utf-8")
+    os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert await token.authorization() == "Bearer one"
+    assert await token.authorization("Bearer one") == "Bearer two"
+
+
+async def test_a_token_whose_file_goes_for_a_moment_is_still_used(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("one", "utf-8")
+    token = TokenFile(file)
+    assert token.read() == "Bearer one"
+    file.unlink()
+    assert await token.authorization() == "Bearer one"
+    file.write_text("two", "utf-8")
+    assert await token.authorization() == "Bearer two"
+
+
+@pytest.mark.parametrize("text", ["", "\n", "to\nken", "to\x00ken", "tokén", "three little words"])
+def test_a_token_that_no_request_can_carry_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(text, "utf-8")
+    with pytest.raises(Refused, match="no token that can be sent") as caught:
+        TokenFile(file).read()
+    assert not text.strip() or text not in str(caught.value)
+
+
+def test_without_a_pod_the_way_is_refused_and_a_kubeconfig_named(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="kubeconfig"):
+        in_cluster({}, tmp_path)
+    with pytest.raises(Refused, match=r"token in .* cannot be read"):
+        in_cluster(HERE, tmp_path)
+
+
+def test_certificates_that_are_none_are_refused_unless_good_ones_were_there(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    file = tmp_path / "ca.crt"
+    with pytest.raises(Refused, match="certificates"):
+        TrustFiles(file).context()
+    shutil.copy(certificate[0], file)
+    trust = TrustFiles(file)
+    good = trust.context()
+    file.write_text("half a certifi", "utf-8")
+    assert trust.context() is good
+
+
+def kubeconfig(folder: Path, *, user: dict[str, Any], cluster: dict[str, Any] | None = None) -> str:
+    """Write a kubeconfig with one user and return its path."""
+    file = folder / "config"
+    whole = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": "https://10.0.0.1:6443", **(cluster or {})}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    file.write_text(json.dumps(whole), "utf-8")
+    return str(file)
+
+
+def plug_in(folder: Path, *, expires: str = "") -> dict[str, Any]:
+    """Return a user who asks a program for its token: each time another one, and each time it is counted."""
+    file = folder / "plug-in.py"
+    status = "{'token': f'token-{count}'" + (f", 'expirationTimestamp': '{expires}'" if expires else "") + "}"
+    file.write_text(
+        "import json, pathlib, sys\n"
+        f"asked = pathlib.Path({str(folder / 'asked')!r})\n"
+        "count = len(asked.read_text()) + 1 if asked.exists() else 1\n"
+        "asked.write_text('x' * count)\n"
+        f"if pathlib.Path({str(folder / 'ill')!r}).exists(): sys.exit('no network')\n"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
+        f" 'status': {status}}}))\n",
+        "utf-8",
+    )
+    version = "client.authentication.k8s.io/v1"
+    return {"exec": {"apiVersion": version, "command": sys.executable, "args": ["-I", str(file)]}}
+
+
+class Time:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+async def test_a_kubeconfig_gives_the_server_and_a_token(tmp_path: Path) -> None:
+    access = await from_kubeconfig(kubeconfig(tmp_path, user={"token": "abc"}))
+    assert (access.url, await access.authorization(None)) == ("https://10.0.0.1:6443", "Bearer abc")
+
+
+async def test_a_token_in_a_kubeconfig_that_was_refused_is_read_again(tmp_path: Path) -> None:
+    access = await from_kubeconfig(kubeconfig(tmp_path, user={"token": "old"}))
+    kubeconfig(tmp_path, user={"token": "new"})
+    assert await access.authorization(None) == "Bearer old"
+    assert await access.authorization("Bearer old") == "Bearer new"
+
+
+async def test_a_token_file_is_looked_at_every_minute(tmp_path: Path) -> None:
+    clock, token = Time(), tmp_path / "token"
+    token.write_text("one", "utf-8")
+    access = await from_kubeconfig(kubeconfig(tmp_path, user={"tokenFile": "token"}), monotonic=clock)
+    token.write_text("two", "utf-8")
+    assert await access.authorization(None) == "Bearer one"
+    clock.now += RENEW_SECONDS
+    assert await access.authorization(None) == "Bearer two"
+
+
+async def test_a_plug_in_is_asked_once_until_its_token_is_refused(tmp_path: Path) -> None:
+    clock = Time()
+    access = await from_kubeconfig(kubeconfig(tmp_path, user=plug_in(tmp_path)), monotonic=clock)
+    clock.now += 10 * RENEW_SECONDS
+    assert await access.authorization(None) == "Bearer token-1"
+    came = await asyncio.gather(*(access.authorization("Bearer token-1") for _ in range(5)))
+    assert came == ["Bearer token-2"] * 5
+    assert len((tmp_path / "asked").read_text("utf-8")) == 2
+
+
+@pytest.mark.filterwarnings("ignore:datetime.datetime.utc:DeprecationWarning")
+async def test_a_plug_in_whose_token_has_run_out_is_asked_again(tmp_path: Path) -> None:
+    clock = Time()
+    user = plug_in(tmp_path, expires="2020-01-01T00:00:00Z")
+    access = await from_kubeconfig(kubeconfig(tmp_path, user=user), monotonic=clock)
+    assert await access.authorization(None) == "Bearer token-1"
+    clock.now += RENEW_SECONDS
+    assert await access.authorization(None) == "Bearer token-2"
+
+
+@pytest.mark.filterwarnings("ignore:datetime.datetime.utc:DeprecationWarning")
+async def test_a_plug_in_that_is_ill_later_leaves_the_token_until_that_is_refused(tmp_path: Path) -> None:
+    clock = Time()
+    user = plug_in(tmp_path, expires="2020-01-01T00:00:00Z")
+    access = await from_kubeconfig(kubeconfig(tmp_path, user=user), monotonic=clock)
+    (tmp_path / "ill").touch()
+    clock.now += RENEW_SECONDS
+    assert await access.authorization(None) == "Bearer token-1"
+    with pytest.raises(Unreachable, match="no network"):
+        await access.authorization("Bearer token-1")
+    (tmp_path / "ill").unlink()
+    assert await access.authorization("Bearer token-1") == "Bearer token-4"
+
+
+async def test_a_plug_in_that_is_ill_at_first_is_refused_in_its_words(tmp_path: Path) -> None:
+    (tmp_path / "ill").touch()
+    with pytest.raises(Refused, match="no network"):
+        await from_kubeconfig(kubeconfig(tmp_path, user=plug_in(tmp_path)))
+
+
+async def test_a_client_certificate_is_all_that_says_who_we_are(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    user = {"client-certificate": str(certificate[0]), "client-key": str(certificate[1])}
+    cluster = {"certificate-authority": str(certificate[0]), "tls-server-name": "api.example.com"}
+    access = await from_kubeconfig(kubeconfig(tmp_path, user=user, cluster=cluster))
+    assert await access.authorization(None) is None
+    trust = access.trust()
+    assert trust is not None
+    assert (len(trust.get_ca_certs()), access.server_name) == (1, "api.example.com")
+    make_certificate(tmp_path, "authority")
+    assert access.trust() is not trust
+
+
+async def test_who_wants_it_trusts_any_server(tmp_path: Path) -> None:
+    cluster = {"insecure-skip-tls-verify": True}
+    trust = (await from_kubeconfig(kubeconfig(tmp_path, user={"token": "abc"}, cluster=cluster))).trust()
+    assert trust is not None
+    assert trust.verify_mode is ssl.CERT_NONE
+
+
+def a_config(**changes: Any) -> str:
+    """Return a kubeconfig; `changes` are to its user and cluster, or to the whole of it."""
+    whole: dict[str, Any] = {
+        "clusters": [{"name": "k", "cluster": {"server": "https://10.0.0.1:6443", **changes.pop("cluster", {})}}],
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "users": [{"name": "u", "user": changes.pop("user", {})}],
+        "current-context": "c",
+    }
+    return json.dumps({**whole, **changes})
+
+
+SAY_WHERE = "say where the API server is, such as https://10.0.0.1:6443"
+NO_PEM = "bm90IGluIFBFTQ=="
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "config is empty; name a kubeconfig, or write one"),
+        ("[]", "config holds a list and not the fields of a kubeconfig; name another"),
+        ("hello", "config holds text and not the fields of a kubeconfig; name another"),
+        ("{", "config is no YAML at line 1, so it is no kubeconfig; mend it"),
+        ("a: 1\nb: [2\nc: }", "config is no YAML at line 3, so it is no kubeconfig; mend it"),
+        ("[" * 5000, "config is nested too deep for a kubeconfig; name another"),
+        ("contexts: 5", "config: contexts must be a list and is a number; mend it"),
+        ("users: [5]", "config: entry 1 of users has no name that is text; mend it"),
+        ("{}", "config names no current-context: choose one with `kubectl config use-context`"),
+        (
+            '{"current-context": "x"}',
+            "config: current-context is x, and contexts has none of that name; choose another",
+        ),
+        (
+            a_config(users=[]),
+            "config: c in contexts, context names the user u, and users has none of that name; name one that is there",
+        ),
+        (
+            a_config(contexts=[{"name": "c", "context": {}}]),
+            "config: c in contexts, context names no cluster; name one that is there",
+        ),
+        (a_config(user=5), "config: user of u in users must be fields and is a number; mend it"),
+        (
+            a_config(cluster={"server": ""}),
+            f"config: k in clusters, cluster.server is missing: {SAY_WHERE}",
+        ),
+        (
+            a_config(user={"client-certificate": "/nope", "client-key": "/nope"}),
+            "config: u in users, user.client-certificate names /nope, and there is no such file; mend the path",
+        ),
+        (
+            a_config(user={"client-certificate-data": "!"}),
+            "config: u in users, user.client-certificate-data is no base64: put the certificate in anew",
+        ),
+        (
+            a_config(user={"exec": 5}),
+            "config: u in users, user.exec must say a command that gives the token; mend it",
+        ),
+    ],
+)
+async def test_a_file_that_is_no_kubeconfig_is_refused_with_file_field_and_remedy(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "config"
+    file.write_text(text, "utf-8")
+    with pytest.raises(Refused) as caught:
+        await from_kubeconfig(str(file))
+    assert str(caught.value) == f"{tmp_path}/{said}"
+
+
+async def test_certificates_in_a_kubeconfig_that_are_none_are_told_by_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text(a_config(user={"client-certificate-data": NO_PEM, "client-key-data": NO_PEM}), "utf-8")
+    with pytest.raises(Refused) as caught:
+        (await from_kubeconfig(str(file))).trust()
+    assert str(caught.value) == (
+        f"client-certificate and client-key of the kubeconfig {file} cannot be used "
+        "(not in PEM form, or they do not belong together); see what wrote them"
+    )
+    file.write_text(a_config(cluster={"certificate-authority-data": NO_PEM}), "utf-8")
+    with pytest.raises(Refused, match=f"certificate-authority of the kubeconfig {file} cannot be used"):
+        (await from_kubeconfig(str(file))).trust()
+
+
+async def test_a_folder_and_a_pipe_are_told_for_what_they_are_and_nobody_waits_for_them(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="is a folder: name a kubeconfig, a plain file"):
+        await from_kubeconfig(str(tmp_path))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Refused, match="no file that can be read again, such as a pipe or a device"):
+        await from_kubeconfig(str(tmp_path / "pipe"))
+
+
+async def test_a_kubeconfig_that_is_broken_later_leaves_the_token_until_that_is_refused(tmp_path: Path) -> None:
+    access = await from_kubeconfig(kubeconfig(tmp_path, user={"token": "old"}))
+    (tmp_path / "config").write_text("", "utf-8")
+    assert await access.authorization(None) == "Bearer old"
+    with pytest.raises(Unreachable, match="is empty"):
+        await access.authorization("Bearer old")
+
+
+async def test_a_kubeconfig_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="--kubeconfig"):
+        await from_kubeconfig(str(tmp_path / "none"))
+
+
+async def test_no_secret_of_a_kubeconfig_is_in_an_error(tmp_path: Path) -> None:
+    user = {"auth-provider": {"name": "oidc", "config": {"refresh-token": "s3cr3t"}}, "password": "s3cr3t"}
+    with pytest.raises(Refused, match="Expected key client-id") as caught:
+        await from_kubeconfig(kubeconfig(tmp_path, user=user))
+    assert "s3cr3t" not in str(caught.value)
+    with pytest.raises(Refused) as caught:
+        await from_kubeconfig(kubeconfig(tmp_path, user={"token": "s3cr3t"}, cluster={"server": "ftp://10.0.0.1"}))
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_the_library_that_reads_kubeconfigs_is_not_loaded_in_a_cluster() -> None:
+    words = "import sys, gpuward.adapters.kubernetes as it; sys.exit('kubernetes_asyncio' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0
+
+
+LONG = "a" * 70
+NO_PROXY = "config: k in clusters, cluster.proxy-url is no address that begins with http://; no other proxies are known"
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        *("https://[::1", "https://10.0.0.1:99999", "https://10.0.0.1:x", "10.0.0.1:6443", "ftp://10.0.0.1", "http://"),
+        *("https://a b", "https://a\nb", "https://a\x00b", f"https://{LONG}", "https://ü..x", 5, ["https://a"]),
+    ],
+)
+async def test_a_kubeconfig_whose_server_is_no_address_is_refused(tmp_path: Path, server: object) -> None:
+    (tmp_path / "config").write_text(a_config(cluster={"server": server}))
+    with pytest.raises(Refused) as caught:
+        await from_kubeconfig(str(tmp_path / "config"))
+    said = "cluster.server is no address of a server that begins with https://"
+    assert str(caught.value) == f"{tmp_path}/config: k in clusters, {said}: {SAY_WHERE}"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        *(
+            ("proxy-url", value, NO_PROXY)
+            for value in ("socks5://10.0.0.1:1", "10.0.0.1", "http://", f"http://{LONG}", 5)
+        ),
+        ("tls-server-name", 5, "config: k in clusters, cluster.tls-server-name is no name; write it as text"),
+        (
+            "server",
+            "https://me:secret@10.0.0.1",
+            f"config: k in clusters, cluster.server has a password in it, which would be shown: {SAY_WHERE}",
+        ),
+    ],
+)
+async def test_a_way_to_the_server_that_no_request_can_go_is_refused(
+    tmp_path: Path, field: str, value: object, said: str
+) -> None:
+    (tmp_path / "config").write_text(a_config(cluster={field: value}))
+    with pytest.raises(Refused) as caught:
+        await from_kubeconfig(str(tmp_path / "config"))
+    assert str(caught.value) == f"{tmp_path}/{said}"
+
+
+@pytest.mark.parametrize("server", ["https://[::1]:6443/", "https://k8s.example.com./a/b", "http://bücher.example"])
+async def test_an_address_of_any_kind_is_taken_as_it_is_written(tmp_path: Path, server: str) -> None:
+    (tmp_path / "config").write_text(a_config(cluster={"server": server, "proxy-url": "http://me:it@10.0.0.1:3128"}))
+    access = await from_kubeconfig(str(tmp_path / "config"))
+    assert (access.url, access.proxy) == (server.rstrip("/"), "http://me:it@10.0.0.1:3128")

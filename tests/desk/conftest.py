@@ -1,0 +1,1 @@
+"""What the tests of the desk share is in people.py."""
