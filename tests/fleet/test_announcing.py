@@ -19,7 +19,7 @@ from gpuward.isolation.announcing import (
 )
 from gpuward.isolation.node_condition import ConditionReason
 from gpuward.isolation.table import MOVES
-from gpuward.model.case import CaseState, Effect, EffectKind, Outcome
+from gpuward.model.case import CaseState, Effect, EffectKind, Order, Outcome
 from gpuward.model.happening import What
 from gpuward.model.metric import METRICS
 from gpuward.model.objects.gpu_case import GpuCase, TimelineEntry, Victim, spec_of, status_of
@@ -88,6 +88,15 @@ def test_parked_anew_where_it_stood_is_told_with_its_new_reason() -> None:
     parked = [one for one in found if one.words.step is Step.PARKED]
     assert [(one.key, one.at) for one in parked] == [("A.", 1.0), ("B.", 7.0)]
     assert parked[1].note.endswith("A person is needed: Look. B.")
+
+
+@pytest.mark.parametrize("what", list(Order))
+def test_parked_on_its_way_by_a_persons_order_needs_no_person(what: Order) -> None:
+    parked = moved(1.0, CaseState.PARKED, "A.")
+    going = {"state": CaseState.PARKED, "since": 1.0, "because": "A person said so.", "order": what}
+    assert [one.at for one in told(parked, **going) if one.words.step is Step.PARKED] == [1.0]
+    (anew,) = [one for one in told(parked, **{**going, "order": None}) if one.key == "A person said so."]
+    assert anew.words.step is Step.PARKED
 
 
 def test_only_proven_gpus_are_said_to_be_back() -> None:

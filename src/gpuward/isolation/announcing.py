@@ -275,8 +275,9 @@ def _entered(found: GpuCase, state: CaseState) -> list[_Came]:
     if status is None:
         return came
     came += [_Came(one.at, _plain(one.because)) for one in status.timeline if one.state is state]
-    if status.state is state and all(one.because != status.because for one in came):
-        # What it says while it stays is no new coming; only where a person's turn comes anew.
+    if status.state is state and status.order is None and all(one.because != status.because for one in came):
+        # What it says while it stays, or while it does what a person ordered, is no new coming; only where their turn
+        # comes anew.
         came += [_Came(status.since, status.because)] if state is CaseState.PARKED or not came else []
     return came
 
