@@ -15,13 +15,13 @@ help: ## show what can be made
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(STAMP) ## a pretend fleet falls ill, and controllers and agents work on it (a minute, touches nothing here)
-	@$(BIN)/python -m gpuward.sim.fleet.demo
+	@$(BIN)/python -m gpuward.sim fleet
 
 demo-server: $(STAMP) ## a pretend GPU server falls ill, and the agent of one server works on it
-	@$(BIN)/python -m gpuward.sim.stage
+	@$(BIN)/python -m gpuward.sim server
 
 demo-watch: $(STAMP) ## a pretend GPU server falls ill, and gpuward only tells
-	@$(BIN)/python -m gpuward.sim.demo
+	@$(BIN)/python -m gpuward.sim watch
 
 test: check test-main ## every check and every test, on the first Python found
 

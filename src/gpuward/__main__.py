@@ -1,8 +1,10 @@
 """`python -m gpuward`, and `gpuward` as it is installed."""
 
-import signal
 import sys
 from importlib import import_module
+
+_EXIT_INTERRUPTED = 130
+"""128 and the number of SIGINT, which a module would have to be imported for."""
 
 
 def run() -> int:
@@ -10,7 +12,11 @@ def run() -> int:
     try:
         code: int = import_module("gpuward.cli.main").run()
     except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+        return _EXIT_INTERRUPTED
+    except RuntimeError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # it came while a class was made, as Python 3.11 tells it
+            return _EXIT_INTERRUPTED
+        raise
     return code
 
 

@@ -29,7 +29,7 @@ _SPEED = "6"
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> Iterator[Path]:
     """Give the kubeconfig of a demonstration that runs."""
-    words = [sys.executable, "-m", "gpuward.sim.fleet.demo", "--speed", _SPEED]
+    words = [sys.executable, "-m", "gpuward.sim", "fleet", "--speed", _SPEED]
     own = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=own) as demo:
         try:

@@ -10,7 +10,7 @@ import pytest
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "gpuward.sim.demo", *words], check=False, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "gpuward.sim", "watch", *words], check=False, capture_output=True, text=True, timeout=60
     )
 
 

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.xdist_group("agent")
 
 AT_ONCE_SECONDS = 10.0
 """More than is needed on a machine that is busy; a person waits for less than a second."""
-FLEET = ("gpuward.sim.fleet.demo", "--speed", "20")
-SERVER = ("gpuward.sim.stage",)
-WATCH = ("gpuward.sim.demo",)
+FLEET = ("gpuward.sim", "fleet", "--speed", "20")
+SERVER = ("gpuward.sim", "server")
+WATCH = ("gpuward.sim", "watch")
 RUN = ("gpuward", "sim", "run", "--seed", "3", "--nodes", "16", "--days", "300")
 Show = subprocess.Popen[str]
 
@@ -46,7 +46,7 @@ def show(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Show]:
 
 
 def started(*cases: tuple[tuple[str, ...], str]) -> pytest.MarkDecorator:
-    ids = [f"{words[0]}-{until}" for words, until in cases]
+    ids = [f"{words[1]}-{until}" for words, until in cases]
     return pytest.mark.parametrize("show", cases, indirect=True, ids=ids)
 
 
@@ -66,7 +66,7 @@ _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "
         ((SERVER, "qualify"), signal.SIGTERM),  # it takes long to come to that
     ],
     indirect=["show"],
-    ids=lambda value: value[0][0] if isinstance(value, tuple) else value.name,
+    ids=lambda value: value[0][1] if isinstance(value, tuple) else value.name,
 )
 def test_a_demonstration_ends_in_a_sentence(show: Show, number: signal.Signals, tmp_path: Path) -> None:
     by = _SIGNALS[number]
@@ -76,6 +76,58 @@ def test_a_demonstration_ends_in_a_sentence(show: Show, number: signal.Signals, 
     assert errors.endswith(f"\nEnded by {by}, before its end. All of it was pretend, and nothing of it is left.\n")
     assert "Traceback" not in errors
     assert left(tmp_path) == []
+
+
+_INTERRUPTED = """
+import dataclasses, os, runpy, signal, sys
+module, part, *words = sys.argv[1:]
+def ctrl_c(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        return ctrl_c() if name == part else None
+if part == "a class":
+    dataclasses.Field.__set_name__ = ctrl_c
+sys.meta_path.insert(0, Finder())
+sys.argv[1:] = words
+runpy.run_module(module, run_name="__main__")
+"""
+"""Runs a module as `python -m` does, and presses Ctrl-C when it loads that part of it, or makes a class of fields."""
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        *((show, "gpuward.sim.curtain") for show in (FLEET, SERVER, WATCH)),
+        (FLEET, "gpuward.sim.fleet.showing"),
+        (SERVER, "gpuward.sim.machines.machine"),
+        (WATCH, "gpuward.sim.server"),
+        (RUN, "gpuward.cli.main"),
+        (RUN, "gpuward.cli.sim"),
+        *((show, "a class") for show in (FLEET, RUN)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[1],
+)
+def test_ctrl_c_ends_it_in_order_while_it_is_still_loaded(words: tuple[str, ...], part: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED, words[0], part, *words[1:]],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=3 * AT_ONCE_SECONDS,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 128 + signal.SIGINT
+    assert left(tmp_path) == []
+
+
+def test_a_show_that_there_is_not_is_wrong_usage() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuward.sim", "flete"], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr == "python -m gpuward.sim: say which show: fleet, server, watch\n"
 
 
 @started((FLEET, "from a second terminal"), (SERVER, "-> fenced"))

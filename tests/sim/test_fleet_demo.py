@@ -11,7 +11,7 @@ Run = subprocess.CompletedProcess[str]
 
 def run(*words: str) -> Run:
     return subprocess.run(
-        [sys.executable, "-m", "gpuward.sim.fleet.demo", "--speed", "0", *words],
+        [sys.executable, "-m", "gpuward.sim", "fleet", "--speed", "0", *words],
         check=False,
         capture_output=True,
         text=True,

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.xdist_group("agent"), pytest.mark.long]
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "gpuward.sim.stage", *words],
+        [sys.executable, "-m", "gpuward.sim", "server", *words],
         check=False,
         capture_output=True,
         text=True,

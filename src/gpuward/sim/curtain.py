@@ -30,9 +30,11 @@ def shown(show: Callable[[], int]) -> int:
         code = show()
         sys.stdout.flush()
     except Ended as end:
-        by = "Ctrl-C" if end.number == signal.SIGINT else signal.Signals(end.number).name
-        _say(f"Ended by {by}, before its end. All of it was pretend, and nothing of it is left.")
-        return 128 + end.number
+        return _told(end)
+    except RuntimeError as error:
+        if isinstance(error.__cause__, Ended):  # it came while a class was made, as Python 3.11 tells it
+            return _told(error.__cause__)
+        raise
     except BrokenPipeError:
         # The reader of what is shown has gone (`| head`): the rest is not wanted.
         _silence()
@@ -84,6 +86,12 @@ def handled(numbers: Iterable[int], handler: Callable[[int, FrameType | None], o
     finally:
         for number, had in former.items():
             signal.signal(number, had)
+
+
+def _told(end: Ended) -> int:
+    by = "Ctrl-C" if end.number == signal.SIGINT else signal.Signals(end.number).name
+    _say(f"Ended by {by}, before its end. All of it was pretend, and nothing of it is left.")
+    return 128 + end.number
 
 
 def _end(number: int, _: FrameType | None) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuward.sim.curtain import beside, shown
+from gpuward.sim.curtain import beside
 from gpuward.sim.server import HOST, Line, build_proc, write_log
 
 SPEED = 10.0
@@ -18,7 +18,7 @@ _SETTLE_SECONDS = 1.5
 
 def run(words: Sequence[str] | None = None) -> int:
     """Run the demonstration; return 0 when every part of it ended as it should."""
-    parser = argparse.ArgumentParser(prog="python -m gpuward.sim.demo", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="python -m gpuward.sim watch", description=__doc__, allow_abbrev=False)
     parser.add_argument("--speed", type=float, default=SPEED, help=f"record seconds a second (default: {SPEED:g})")
     speed = parser.parse_args(words).speed
     if not 0 < speed < math.inf:
@@ -72,7 +72,3 @@ def _gpuward(*words: str) -> list[str]:
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(shown(run))

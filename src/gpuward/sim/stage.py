@@ -5,13 +5,13 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuward.ports import Refused
-from gpuward.sim.curtain import beside, shown
+from gpuward.sim.curtain import beside
 from gpuward.sim.machines import machine as machines
 from gpuward.sim.machines.hold import Hold
 from gpuward.sim.machines.machine import Machine
@@ -79,11 +79,12 @@ class Stage:
 _GPUWARD = (sys.executable, "-m", "gpuward")
 
 
-def run(words: list[str] | None = None) -> int:
+def run(words: Sequence[str] | None = None) -> int:
     """Run the demonstration; return 0 when every part of it ended as it should."""
-    parser = argparse.ArgumentParser(prog="make demo-server", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m gpuward.sim server", description=__doc__)
     parser.add_argument("--without", choices=["79"], help="leave a fault out, to see that nothing comes of it")
     asked = parser.parse_args(words)
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
     with tempfile.TemporaryDirectory(prefix="gpuward-demo-") as folder:
         return _play(Path(folder), without=asked.without)
 
@@ -256,8 +257,3 @@ def _scene(text: str) -> None:
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    sys.exit(shown(run))

@@ -93,7 +93,7 @@ class _Screen:
 
 def run(words: Sequence[str] | None = None) -> int:
     """Run the demonstration; return 0 when all went as it should."""
-    parser = argparse.ArgumentParser(prog="python -m gpuward.sim.fleet.demo", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="python -m gpuward.sim fleet", description=__doc__, allow_abbrev=False)
     parser.add_argument(
         "--speed", type=float, default=SPEED, help=f"pretend seconds a second; 0: no waiting (default: {SPEED:g})"
     )
