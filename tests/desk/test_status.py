@@ -208,11 +208,26 @@ async def test_cases_that_have_ended_are_listed_when_asked_for_and_of_one_node_a
     assert [one["case"] for one in (await ask(fleet, "cases", "--json")).object()["cases"]] == [f"c-{second}"]
     every = (await ask(fleet, "cases", "--all", "--json")).object()["cases"]
     assert {one["case"] for one in every} == {f"c-{first}", f"c-{second}"}
+    assert [one["gpu"] for one in every] == [0, 0]
     assert "there is no" in await told(fleet, "cases", "--node", "gpu-1")
+    assert f"  gpu-2  0 ({GPU_A})  P0 " in await told(fleet, "cases", "--node", "gpu-2")
     table = (await told(fleet, "cases", "--all")).splitlines()
     assert table[0].split()[:5] == ["CASE", "NODE", "GPU", "LEVEL", "STATE"]
     assert "SINCE (UTC)" in table[0]
     assert len(table) == 3
+
+
+async def test_who_may_not_see_nodes_sees_the_cases_with_the_addresses_of_their_gpus() -> None:
+    fleet = a_fleet()
+    async with fleet.running() as controller:
+        fleet.fault(48)
+        await fleet.until(controller, lambda: fleet.taint() is not None)
+    everything = frozenset({"*"})
+    of_cases = Rule(everything, frozenset({"gpuward.io"}), frozenset({GPU_CASES.plural}))
+    weak = fleet.cluster.as_user("weak", (of_cases,))
+    assert f"  gpu-1  {GPU_A}  P0 " in await told(fleet, "cases", cluster=weak)
+    (case,) = (await ask(fleet, "cases", "--json", cluster=weak)).object()["cases"]
+    assert (case["gpu"], case["pci"]) == (None, GPU_A)
 
 
 async def test_nodes_are_listed_with_their_agents() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gpuward.cli.wiring import UsageError
+from gpuward.controller.desk.glance import node_glance
 from gpuward.model.case import CaseState, EffectKind, Mode
 from gpuward.model.objects.notice import MOST_JOBS, Noticed
 from gpuward.model.objects.owned import CHECKPOINT
@@ -139,8 +140,9 @@ async def test_the_report_says_what_observe_mode_would_have_done_and_to_whom() -
     came = {(one["code"], one["came"], one["class"]): one["count"] for one in value["groups"]}
     assert came[48, "would be taken out", "hardware"] == 1
     assert any(code == 13 and what == "no case" for code, what, _ in came)
+    assert {one["case"]: one["gpu"] for one in value["cases"]}[f"c-{would}"] == 0
     out = await told(fleet, "report")
-    assert "would be taken out" in out
+    assert f"would be taken out: gpu-1 GPU 0 ({GPU_A}), with" in out
     assert "in mode observe the brake and the budgets are not asked" in out
 
 
@@ -226,3 +228,11 @@ async def test_jobs_that_a_case_does_not_tell_are_named_wherever_it_is_shown() -
 
 def noticed(fleet: Fleet) -> tuple[Noticed, ...]:
     return tuple(one for case in fleet.gpu_cases() if case.status is not None for one in case.status.noticed)
+
+
+def test_a_gpu_whose_uuid_is_not_known_is_not_the_one_at_another_address() -> None:
+    gpus = [{"index": 0, "pci": GPU_A}, {"index": 1, "pci": GPU_B}]
+    node = node_glance({"metadata": {"name": "gpu-1"}, "status": {"gpus": gpus}})
+    found = node.gpu_named("", pci=GPU_B)
+    assert found is not None
+    assert found.index == 1

@@ -84,8 +84,10 @@ async def cases(desk: Desk, asked: Asked, voice: Voice) -> int:
     if asked.node and await desk.node(asked.node) is None:
         raise Refused(f"there is no GPU node {asked.node}; `gpuward nodes` lists them")
     found = await desk.cases(ended=asked.all, node=asked.node or "")
-    value = {"cases": [case_value(case, indices={}) for case in found]}
-    voice.answer(value, case_lines(found, look_of(desk, asked), ended=asked.all or bool(asked.node)))
+    indices = await desk.indices(node=asked.node or "") if found else {}
+    value = {"cases": [case_value(case, indices=indices) for case in found]}
+    ended = asked.all or bool(asked.node)
+    voice.answer(value, case_lines(found, look_of(desk, asked), indices=indices, ended=ended))
     return 0
 
 
@@ -127,7 +129,8 @@ async def report(desk: Desk, asked: Asked, voice: Voice) -> int:
     if since is not None and since > desk.now:
         raise wiring.UsageError(f"--since: {asked.since} is still to come by the clock of the cluster")
     told = await reporting.report(desk, since=desk.now if since is None else since)
-    voice.answer(report_value(told), report_lines(told, look))
+    indices = await desk.indices() if told.incidents else {}
+    voice.answer(report_value(told, indices=indices), report_lines(told, look, indices=indices))
     return 0
 
 

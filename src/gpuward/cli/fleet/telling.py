@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gpuward.cli.fleet.values import proof_of
-from gpuward.cli.fleet.words import Look, names, table
+from gpuward.cli.fleet.words import Look, names, place_of, table
 from gpuward.cli.meaning import sentence_of
 from gpuward.cli.times import as_shown
+from gpuward.controller.desk.reading import Indices
 from gpuward.controller.desk.reporting import Came, Report
 from gpuward.controller.desk.story import Story, is_heard
 from gpuward.isolation.catalogue.load import load, load_rules
@@ -70,7 +71,7 @@ def _place(story: Story) -> str:
     if spec.gpu is None:
         return f"{spec.node}, the whole node"
     gpu = None if node is None else node.gpu_named("", pci=spec.gpu)
-    number = "" if gpu is None else f" {gpu.index}"
+    number = "" if story.index is None else f" {story.index}"
     now = f"; now {gpu.state}, {gpu.health}" if gpu is not None else ""
     return f"{spec.node} GPU{number} at {spec.gpu}, {spec.gpu_uuid or 'its UUID is not known'}{now}"
 
@@ -141,7 +142,7 @@ def _ending(case: GpuCase, ended: bool) -> Iterator[str]:  # noqa: FBT001  one f
         yield f"undo     gpuward release {case.head.name}"
 
 
-def report_lines(report: Report, look: Look) -> Iterator[str]:
+def report_lines(report: Report, look: Look, *, indices: Indices) -> Iterator[str]:
     """Yield what came of the faults of a while, by code and class, then case by case."""
     yield f"since {look.since(report.since)}"
     if not report.groups:
@@ -166,7 +167,7 @@ def report_lines(report: Report, look: Look) -> Iterator[str]:
     yield ""
     for one in report.incidents:
         pods = f", with work of {names(one.pods)}" if one.pods else ", with no pod on it that is known"
-        where = f"{one.case.node} {one.case.gpu}".strip()
+        where = place_of(one.case, indices.get((one.case.node, one.case.gpu)))
         yield f"{as_shown(one.case.opened_at, look.zone)}  {one.came}: {where}{pods}  ({one.case.name})"
         yield f"                     {one.why}"
     yield _sum_of(report)

@@ -1,6 +1,5 @@
 """The fleet as the JSON objects that other programs read. The keys are a promise; see docs/json.md."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from gpuward.cli.fleet.next_steps import next_of
@@ -8,7 +7,7 @@ from gpuward.cli.times import as_json
 from gpuward.controller.desk.glance import CaseGlance, LeaseGlance, NodeGlance
 from gpuward.controller.desk.naming import Named
 from gpuward.controller.desk.pausing import Paused
-from gpuward.controller.desk.reading import Board, lacks
+from gpuward.controller.desk.reading import Board, Indices, indices_of, lacks
 from gpuward.controller.desk.reporting import Group, Incident, Report
 from gpuward.controller.desk.story import Story, is_heard
 from gpuward.model.case import EffectKind
@@ -20,7 +19,7 @@ from gpuward.model.objects.standby_pool import StandbyPool
 
 def board_value(board: Board) -> dict[str, Any]:
     """Return the fleet at one look; what is not known is null."""
-    indices = indices_of(board)
+    indices = indices_of(board.nodes)
     return {
         "at": as_json(board.now),
         "well": board.is_well,
@@ -47,12 +46,7 @@ def modes_of(nodes: tuple[NodeGlance, ...]) -> dict[str, int]:
     return dict(sorted(counted.items()))
 
 
-def indices_of(board: Board) -> dict[tuple[str, str], int]:
-    """Return the number of each GPU by its node and address, where it is known."""
-    return {(node.name, gpu.pci): gpu.index for node in board.nodes for gpu in node.gpus}
-
-
-def case_value(case: CaseGlance, *, indices: Mapping[tuple[str, str], int]) -> dict[str, Any]:
+def case_value(case: CaseGlance, *, indices: Indices) -> dict[str, Any]:
     """Return a case as a row."""
     return {
         "case": case.name,
@@ -159,6 +153,7 @@ def story_value(story: Story) -> dict[str, Any]:
     return {
         "case": case.head.name,
         "node": case.spec.node,
+        "gpu": story.index,
         "pci": case.spec.gpu,
         "uuid": case.spec.gpu_uuid,
         "state": str(case.spec.state if status is None else status.state),
@@ -220,13 +215,13 @@ def proof_of(case: GpuCase) -> dict[str, Any] | None:
     return {"at": as_json(proof.ended_at), "outcome": str(proof.outcome), "why": proof.why}
 
 
-def report_value(report: Report) -> dict[str, Any]:
+def report_value(report: Report, *, indices: Indices) -> dict[str, Any]:
     """Return a report."""
     return {
         "since": as_json(report.since),
         "until": as_json(report.now),
         "groups": list(map(_group, report.groups)),
-        "cases": list(map(_incident, report.incidents)),
+        "cases": [_incident(one, index=indices.get((one.case.node, one.case.gpu))) for one in report.incidents],
         "drills": report.drills,
     }
 
@@ -246,10 +241,11 @@ def _group(group: Group) -> dict[str, Any]:
     }
 
 
-def _incident(one: Incident) -> dict[str, Any]:
+def _incident(one: Incident, *, index: int | None) -> dict[str, Any]:
     return {
         "case": one.case.name,
         "node": one.case.node,
+        "gpu": index,
         "pci": one.case.gpu or None,
         "opened_at": as_json(one.case.opened_at),
         "came": str(one.came),

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import tzinfo
 
 from gpuward.cli.fleet.next_steps import next_of
-from gpuward.cli.fleet.values import indices_of, modes_of, undo_of
+from gpuward.cli.fleet.values import modes_of, undo_of
 from gpuward.cli.times import age, as_shown, with_zone
 from gpuward.controller.desk.glance import ACTIVE, CaseGlance, NodeGlance
-from gpuward.controller.desk.reading import Board, lacks
+from gpuward.controller.desk.reading import Board, Indices, indices_of, lacks
 from gpuward.isolation.kernel.text import shown
 from gpuward.model.counted import many
 
@@ -105,7 +105,7 @@ def _pools(board: Board) -> Iterator[str]:
 
 
 def _open_cases(board: Board, look: Look) -> Iterator[str]:
-    indices = indices_of(board)
+    indices = indices_of(board.nodes)
     yield f"cases   {len(board.cases)} open" if board.cases else "cases   none open"
     for case in sorted(board.cases, key=_urgency):
         drill = f", drill of {case.drill}" if case.drill else ""
@@ -131,12 +131,14 @@ def _urgency(case: CaseGlance) -> tuple[bool, str, float]:
 
 def place_of(case: CaseGlance, index: int | None) -> str:
     """Return where a case is, in words."""
-    if not case.gpu:
-        return case.node
-    return f"{case.node} GPU {case.gpu}" if index is None else f"{case.node} GPU {index} ({case.gpu})"
+    return f"{case.node} GPU {_gpu_of(case, index)}" if case.gpu else case.node
 
 
-def case_lines(cases: Sequence[CaseGlance], look: Look, *, ended: bool) -> Iterator[str]:
+def _gpu_of(case: CaseGlance, index: int | None) -> str:
+    return case.gpu if index is None else f"{index} ({case.gpu})"
+
+
+def case_lines(cases: Sequence[CaseGlance], look: Look, *, indices: Indices, ended: bool) -> Iterator[str]:
     """Yield the cases as a table."""
     if not cases:
         yield "there is no case" if ended else "there is no open case; `--all` lists those that have ended too"
@@ -146,7 +148,7 @@ def case_lines(cases: Sequence[CaseGlance], look: Look, *, ended: bool) -> Itera
         (
             case.name,
             case.node,
-            case.gpu or "-",
+            _gpu_of(case, indices.get((case.node, case.gpu))) or "-",
             case.level,
             case.state,
             case.fault_class,

@@ -48,7 +48,8 @@ class NodeGlance:
     def gpu_named(self, name: str, *, pci: str = "") -> GpuGlance | None:
         """Return the GPU that a person named by number, address (`pci` is its canonical form) or UUID."""
         for gpu in self.gpus:
-            if name.lower() in {str(gpu.index), gpu.uuid.lower(), gpu.pci} or (pci and gpu.pci == pci):
+            named = name and name.lower() in {str(gpu.index), gpu.uuid.lower(), gpu.pci}
+            if named or (pci and gpu.pci == pci):
                 return gpu
         return None
 

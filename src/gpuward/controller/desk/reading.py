@@ -1,6 +1,7 @@
 """What a desk reads of a cluster, page by page and never more than it tells. Nothing is changed here."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gpuward.controller.desk.glance import (
@@ -35,6 +36,8 @@ OPEN = "status.state!=closed,status.state!=withdrawn"
 """A case whose status was not written yet has no state there, and is open."""
 
 
+Indices = Mapping[tuple[str, str], int]
+"""The number of each GPU by its node and address."""
 UNJUDGED = "status.judged.level="
 LATE_SECONDS = 60.0
 """Within this a leading controller has judged a fault, also of a thousand that come at once."""
@@ -148,6 +151,14 @@ class Desk:
         listed = await self.cluster.list(GPU_CASES, fields=",".join(terms), project=case_glance)
         return tuple(sorted(listed.items, key=lambda case: (case.opened_at or 0.0, case.name)))
 
+    async def indices(self, *, node: str = "") -> Indices:
+        """Return the number of each GPU, of one node or of all; none for who may not see them. Raises Unreachable."""
+        try:
+            seen = await self.node(node) if node else None
+            return indices_of(await self.nodes() if not node else () if seen is None else (seen,))
+        except Refused:
+            return {}
+
     async def leader(self) -> LeaseGlance | None:
         """Return the Lease of the leading controller. Raises as the cluster."""
         found = await self.cluster.get(LEASES, LEADER_LEASE, namespace=self.namespace)
@@ -199,6 +210,11 @@ class Desk:
             troubles.append(f"who leads, and which agents live, is not known: {error}")
             return None
         return {lease.name: lease for lease in listed.items}
+
+
+def indices_of(nodes: Iterable[NodeGlance]) -> Indices:
+    """Return the number of each GPU by its node and address, where it is known."""
+    return {(node.name, gpu.pci): gpu.index for node in nodes for gpu in node.gpus if gpu.pci}
 
 
 async def whoami(cluster: Cluster, pace: Pace) -> Myself:

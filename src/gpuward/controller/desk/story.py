@@ -39,6 +39,13 @@ class Story:
         return tuple(shown(line.text) for line in evidence)
 
     @property
+    def index(self) -> int | None:
+        """The number of its GPU; None where it is not known, and for a case of the whole node."""
+        pci = self.case.spec.gpu
+        gpu = None if self.node is None or pci is None else self.node.gpu_named("", pci=pci)
+        return None if gpu is None else gpu.index
+
+    @property
     def verdict(self) -> Verdict | None:
         """What the agent made of the lines; None where nobody knows."""
         if self.fault is None:
