@@ -125,6 +125,12 @@ async def test_a_report_from_a_time_that_is_still_to_come_is_wrong_usage() -> No
         await ask(a_fleet(), "report", "--since", "2999-01-01")
 
 
+@pytest.mark.parametrize("since", ["99999999999d", "9" * 400 + "w", "741000d"])
+async def test_a_report_from_before_all_time_is_wrong_usage(since: str) -> None:
+    with pytest.raises(UsageError, match=r"--since: '[0-9]+[dw.']+ leads to no year from 1 to 9999"):
+        await ask(a_fleet(), "report", "--since", since)
+
+
 async def test_the_report_says_what_observe_mode_would_have_done_and_to_whom() -> None:
     fleet = a_fleet(mode=Mode.OBSERVE)
     fleet.node("gpu-2")

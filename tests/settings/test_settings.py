@@ -80,7 +80,10 @@ def test_every_setting_is_read() -> None:
         ("[agent]\nmoda = 1", "a.toml, line 2, agent.moda: cannot be set here"),
         ('[agent]\nmode = "repare"', "a.toml, line 2, agent.mode: must be one of observe, isolate, repair"),
         ("[agent]\nmode = []", "a.toml, line 2, agent.mode: must be one of observe, isolate, repair"),
-        ("[agent]\npoll_seconds = -1", "a.toml, line 2, agent.poll_seconds: must be a number of seconds, 0.1 or more"),
+        (
+            "[agent]\npoll_seconds = -1",
+            "a.toml, line 2, agent.poll_seconds: must be a number of seconds, 0.1 or more, at most 1000000000",
+        ),
         ("[agent]\ncheck_command = 'a \"b'", "a.toml, line 2, agent.check_command: must be a command in one string"),
         ('[agent]\ncheck_command = ""', "a.toml, line 2, agent.check_command: must be a command in one string"),
         ('[agent]\ncheck_command = ["a"]', "a.toml, line 2, agent.check_command: must be a command in one string"),
@@ -91,8 +94,11 @@ def test_every_setting_is_read() -> None:
         ('[agent]\nreset_unqualified = "yes"', "a.toml, line 2, agent.reset_unqualified: must be true or false"),
         ("[brake]\nshare = 0", "a.toml, line 2, brake.share: must be a number above 0, at most 1"),
         ("[brake]\nshare = 1.5", "a.toml, line 2, brake.share: must be a number above 0, at most 1"),
-        ("[budget]\ngpus = 0", "a.toml, line 2, budget.gpus: must be a whole number, 1 or more"),
-        ("[budget]\nhardware = 1.5", "a.toml, line 2, budget.hardware: must be a whole number, 1 or more"),
+        ("[budget]\ngpus = 0", "a.toml, line 2, budget.gpus: must be a whole number, 1 or more, at most 1000000000"),
+        (
+            "[budget]\nhardware = 1.5",
+            "a.toml, line 2, budget.hardware: must be a whole number, 1 or more, at most 1000000000",
+        ),
         ("[budget]\nxid = 1", "a.toml, line 2, budget.xid: cannot be set here"),
         ("classes = [1]", "a.toml, line 1, classes: must be a table"),
         ('[levels]\n"xid:92" = "P9"', "a.toml, line 2, levels.xid:92: 'P9' is unknown"),
@@ -113,10 +119,22 @@ def test_every_setting_is_read() -> None:
         ("[rules.R79-line]\nwaits = true", "a.toml, line 2, rules.R79-line.waits: cannot be set here"),
         ("[rules.R79-line]\ngap_seconds = 3", "a.toml, line 2, rules.R79-line.gap_seconds: cannot be set here"),
         ("[rules.I-all]\ncount = 3", "a.toml, line 2, rules.I-all.count: cannot be set here"),
-        ("[rules.R79-line]\ncount = 0", "a.toml, line 2, rules.R79-line.count: must be a whole number, 1 or more"),
-        ("[rules.R79-line]\ncount = 2.5", "a.toml, line 2, rules.R79-line.count: must be a whole number, 1 or more"),
-        ('[rules.R79-line]\ncount = "2"', "a.toml, line 2, rules.R79-line.count: must be a whole number, 1 or more"),
-        ("[rules.R79-line]\ncount = true", "a.toml, line 2, rules.R79-line.count: must be a whole number, 1 or more"),
+        (
+            "[rules.R79-line]\ncount = 0",
+            "a.toml, line 2, rules.R79-line.count: must be a whole number, 1 or more, at most 1000000000",
+        ),
+        (
+            "[rules.R79-line]\ncount = 2.5",
+            "a.toml, line 2, rules.R79-line.count: must be a whole number, 1 or more, at most 1000000000",
+        ),
+        (
+            '[rules.R79-line]\ncount = "2"',
+            "a.toml, line 2, rules.R79-line.count: must be a whole number, 1 or more, at most 1000000000",
+        ),
+        (
+            "[rules.R79-line]\ncount = true",
+            "a.toml, line 2, rules.R79-line.count: must be a whole number, 1 or more, at most 1000000000",
+        ),
         ("[rules.R79-line]\nenabled = 1", "a.toml, line 2, rules.R79-line.enabled: must be true or false"),
         *(
             (

@@ -300,14 +300,16 @@ def _url(text: str) -> str:
 def _seconds(text: str) -> float:
     value = _number(text)
     if value is None or not 0 <= value < MOST_SECONDS:
-        raise argparse.ArgumentTypeError("must be a number of seconds, 0 or more")
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, 0 or more, less than {MOST_SECONDS:.0f}")
     return value
 
 
 def _pace(text: str) -> float:
     value = _number(text)
     if value is None or not LEAST_PACE_SECONDS <= value < MOST_SECONDS:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds, {LEAST_PACE_SECONDS:g} or more")
+        raise argparse.ArgumentTypeError(
+            f"must be a number of seconds, {LEAST_PACE_SECONDS:g} or more, less than {MOST_SECONDS:.0f}"
+        )
     return value
 
 

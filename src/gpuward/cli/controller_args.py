@@ -1,10 +1,12 @@
 """The words of `gpuward controller` on the command line, and those of every command that works in a cluster."""
 
 import argparse
+import re
 
 from gpuward.model.case import Mode
 from gpuward.model.resource import OWN_NAMESPACE
 
+_WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 MOST_LEASE_SECONDS = 600
 MOST_PORT = 65_535
 _CONTROLLER = """\
@@ -68,12 +70,12 @@ def add_controller(commands: "argparse._SubParsersAction[argparse.ArgumentParser
 
 
 def _whole_seconds(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_LEASE_SECONDS):
+    if not (_WHOLE.fullmatch(text) and 1 <= int(text) <= MOST_LEASE_SECONDS):
         raise argparse.ArgumentTypeError(f"must be a whole number of seconds, 1 to {MOST_LEASE_SECONDS}")
     return int(text)
 
 
 def _port(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) <= MOST_PORT):
+    if not (_WHOLE.fullmatch(text) and int(text) <= MOST_PORT):
         raise argparse.ArgumentTypeError(f"must be a port, 1 to {MOST_PORT}, or 0 for none")
     return int(text)

@@ -9,6 +9,7 @@ from typing import Any
 from gpuward.cli import wiring
 from gpuward.cli.desk import ask, on_cluster, story_lines, understood, whom_of
 from gpuward.cli.objects import dumps
+from gpuward.cli.times import shortened
 from gpuward.isolation.kernel.text import shown
 from gpuward.model.case import ENDED
 from gpuward.ports import Refused
@@ -24,7 +25,7 @@ def drill(asked: argparse.Namespace) -> int:
     """Run the command; return 0 when the drill came to its end or no case is due, 1 when it still goes on."""
     code = _CODE.fullmatch(asked.code)
     if code is None:
-        raise wiring.UsageError(f"{asked.code!r} is no Xid code; give a number, such as 79")
+        raise wiring.UsageError(f"{shortened(asked.code)!r} is no Xid code; give a number, such as 79")
     asked.cluster = asked.cluster or (asked.node is not None and asked.state_dir is None)
     one = whom_of(asked)
     if one.state_dir is None:

@@ -7,18 +7,32 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)(?:\s+ago)?", re.ASCII)
 _UNIT_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 _OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})", re.ASCII)
 _EPOCH = re.compile(r"\d{9,11}(?:\.\d+)?", re.ASCII)
+_NO_TIME = "no time"
+_MOST_REPEATED = 60
 
 
 class TimeError(ValueError):
     """What was typed is not a time; the text says what is."""
 
 
+def shortened(text: str) -> str:
+    """Return what a person typed as a sentence about it repeats it."""
+    return text if len(text) <= _MOST_REPEATED else f"{text[:_MOST_REPEATED]}..."
+
+
 def read_time(text: str, *, zone: tzinfo, now: float) -> float:
     """Return seconds since 1970 UTC for what a person typed.
 
     Allowed: an ISO date or date and time (in `zone` where it carries none), seconds since 1970, `now`, or a span before
-    now such as 90s, 15min, 2h, 7d. Raises TimeError.
+    now such as 90s, 15min, 2h, 7d. Raises TimeError, also for a time of no year from 1 to 9999.
     """
+    found = _read(text, zone=zone, now=now)
+    if as_json(found) is None or as_shown(found, zone) == _NO_TIME:
+        raise TimeError(f"{shortened(text)!r} leads to no year from 1 to 9999; give a time or a span that does")
+    return found
+
+
+def _read(text: str, *, zone: tzinfo, now: float) -> float:
     typed = text.strip()
     span = _SPAN.fullmatch(typed)
     if span is not None:
@@ -32,7 +46,7 @@ def read_time(text: str, *, zone: tzinfo, now: float) -> float:
         return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError) as error:
         raise TimeError(
-            f"{text!r} is not a time; give 2026-11-30, '2026-11-30 03:12:07', 2026-11-30T03:12:07Z, or 2h"
+            f"{shortened(text)!r} is not a time; give 2026-11-30, '2026-11-30 03:12:07', 2026-11-30T03:12:07Z, or 2h"
         ) from error
 
 
@@ -60,17 +74,17 @@ def as_json(wall: float | None) -> str | None:
 def as_shown(wall: float | None, zone: tzinfo) -> str:
     """Return the time as a person reads it, in `zone`; `no time` where there is none."""
     if wall is None:
-        return "no time"
+        return _NO_TIME
     try:
         return datetime.fromtimestamp(wall, zone).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
-        return "no time"
+        return _NO_TIME
 
 
 def with_zone(wall: float | None, zone: tzinfo) -> str:
     """Return the time as a person reads it, with the zone said; `no time` where there is none."""
     shown = as_shown(wall, zone)
-    if wall is None or shown == "no time":
+    if wall is None or shown == _NO_TIME:
         return shown
     moment = datetime.fromtimestamp(wall, zone)
     return f"{shown} {moment.tzname() or moment.strftime('%z')}"

@@ -26,11 +26,16 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MOST
 
 
-SECONDS = Column(is_number, "must be a number of seconds, 0 or more, at most 1000000000")
-PACE = Column(lambda value: is_number(value) and value >= 0.1, "must be a number of seconds, 0.1 or more")  # noqa: PLR2004  as said
+SECONDS = Column(is_number, f"must be a number of seconds, 0 or more, at most {MOST}")
+_LEAST_PACE_SECONDS = 0.1
+PACE = Column(
+    lambda value: is_number(value) and value >= _LEAST_PACE_SECONDS,
+    f"must be a number of seconds, {_LEAST_PACE_SECONDS:g} or more, at most {MOST}",
+)
 ENABLED = Column(lambda value: isinstance(value, bool), "must be true or false")
 COUNT = Column(
-    lambda value: is_number(value) and isinstance(value, int) and value > 0, "must be a whole number, 1 or more"
+    lambda value: is_number(value) and isinstance(value, int) and value > 0,
+    f"must be a whole number, 1 or more, at most {MOST}",
 )
 OF_RULES = {"before_seconds": SECONDS, "after_seconds": SECONDS, "count": COUNT, "enabled": ENABLED}
 OF_IDENTITIES = {"gap_seconds": SECONDS}
