@@ -10,7 +10,7 @@ import pytest
 from gpuward.cli.args import build_parser
 from gpuward.cli.wiring import UsageError
 from gpuward.cli.wiring.whom import whom
-from tests.kit.commands import ask
+from tests.kit.commands import Answer, ask
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +83,37 @@ def test_with_neither_both_ways_are_named(capsys: pytest.CaptureFixture[str], wo
 def test_what_only_a_cluster_has_asks_for_one(capsys: pytest.CaptureFixture[str], command: str) -> None:
     answer = ask(capsys, command)
     assert (answer.code, "name one with --kubeconfig" in answer.err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "named", "most"),
+    [
+        (("release", "c-1"), "--because", 1024),
+        (("approve", "c-1"), "--by", 256),
+        (("pause",), "--because", 512),
+        (("pause",), "--by", 512),
+        (("retry",), "NAME", 318),
+        (("why",), "NAME", 318),
+        (("cases",), "--node", 253),
+        (("drill", "gpu-1"), "GPU", 64),
+    ],
+)
+def test_what_is_longer_than_its_place_is_refused_with_the_limit_before_anybody_is_asked(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], named: str, most: int
+) -> None:
+    def said(length: int) -> Answer:
+        given = (f"{named}={'x' * length}",) if named.startswith("--") else ("x" * length,)
+        more = ("79",) if words[0] == "drill" else ()
+        return ask(capsys, *words, *given, *more, "--kubeconfig", "/nowhere/at/all")
+
+    fits, long = said(most), said(5000)
+    assert (fits.code, "there is no kubeconfig at /nowhere/at/all" in fits.err) == (3, True)
+    assert long.code == 2
+    called = named.removeprefix("--").upper() if named == "--node" else named
+    assert f"gpuward {words[0]}: {called} 'xxx" in long.err
+    assert "has 5000 characters, and " in long.err
+    assert f" {most}; say it in fewer" in long.err
+    assert len(long.err) < 300
 
 
 def test_words_of_the_other_kind_are_wrong_usage(capsys: pytest.CaptureFixture[str], running: str) -> None:

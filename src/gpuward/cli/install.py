@@ -11,6 +11,7 @@ from gpuward.cli import wiring
 from gpuward.cli.manifests import manifests
 from gpuward.cli.manifests.installation import Installation, settings_of
 from gpuward.cli.objects import dumps
+from gpuward.cli.times import shortened
 from gpuward.model.case import Mode
 from gpuward.model.objects.limits import NAMESPACE
 
@@ -27,7 +28,7 @@ def install(asked: argparse.Namespace) -> int:
 def checked_namespace(name: str) -> str:
     """Return the name of a namespace. Raises UsageError when no namespace can be called so."""
     if len(name) > NAMESPACE.most or not re.fullmatch(NAMESPACE.pattern.strip("^$"), name, re.ASCII):
-        raise wiring.UsageError(f"{name!r} cannot be a namespace; it is up to 63 of a-z, 0-9 and `-`")
+        raise wiring.UsageError(f"{shortened(name)!r} cannot be a namespace; it is up to 63 of a-z, 0-9 and `-`")
     return name
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gpuward.cli import wiring
 from gpuward.cli.fleet import drills, orders
+from gpuward.cli.fleet.lengths import check_lengths
 from gpuward.cli.fleet.telling import report_lines, story_lines
 from gpuward.cli.fleet.values import (
     board_value,
@@ -43,6 +44,7 @@ MOST_STORIES = 20
 def run(asked: Asked) -> int:
     """Run a command on the cluster that it names; return its exit code. Raises EdgeError and UsageError."""
     checked_namespace(asked.namespace)
+    check_lengths(asked)
     return asyncio.run(_answered(asked))
 
 

@@ -37,6 +37,9 @@ POD = Name(317, pattern="^[a-z0-9][-a-z0-9]*/[a-z0-9][-a-z0-9.]*$")
 PEOPLE = "orders"
 """The one field of a case's spec that changes after its creation, and is written by people."""
 
+ORDER_BY = WORDS
+ORDER_BECAUSE = SENTENCE
+
 
 @dataclass(frozen=True, slots=True)
 class CaseOrder:
@@ -45,8 +48,8 @@ class CaseOrder:
     number: Annotated[int, Whole(1, 100_000), "Counts from 1; the controller hears those above status.heard, in order."]
     what: Annotated[Order, None, "What is wanted."]
     forced: Annotated[bool, None, "Also a reset that was never qualified for this model and driver."] = False
-    by: Annotated[str, WORDS, "Who says so; the API server's audit log is the proof."] = ""
-    because: Annotated[str, SENTENCE, "Why."] = ""
+    by: Annotated[str, ORDER_BY, "Who says so; the API server's audit log is the proof."] = ""
+    because: Annotated[str, ORDER_BECAUSE, "Why."] = ""
 
 
 @dataclass(frozen=True, slots=True)
