@@ -188,6 +188,67 @@ async def test_a_kubeconfig_gives_the_server_and_a_token(tmp_path: Path) -> None
     assert (access.url, await access.authorization(None)) == ("https://10.0.0.1:6443", "Bearer abc")
 
 
+def part(folder: Path, number: int, *, current: str | None = None, relative: bool = False) -> Path:
+    """Write one of several kubeconfigs, in a folder of its own: its cluster, user and context, and some of a name."""
+    place = folder / f"part-{number}"
+    place.mkdir()
+    token = {"tokenFile": "token"} if relative else {"token": f"token-{number}"}
+    (place / "token").write_text(f"token-{number}", "utf-8")
+    server = {"server": f"https://10.0.0.{number}:6443"}
+    whole = {
+        "clusters": [{"name": name, "cluster": server} for name in (f"c{number}", "shared")],
+        "users": [{"name": name, "user": token} for name in (f"u{number}", "shared")],
+        "contexts": [
+            {"name": f"x{number}", "context": {"cluster": f"c{number}", "user": f"u{number}"}},
+            {"name": "shared", "context": {"cluster": "shared", "user": "shared"}},
+        ],
+    } | ({} if current is None else {"current-context": current})
+    (place / "config").write_text(json.dumps(whole), "utf-8")
+    return place / "config"
+
+
+@pytest.mark.parametrize(
+    ("currents", "winner"),
+    [
+        (("x1", "x2"), 1),
+        ((None, "x2"), 2),
+        (("", "x2"), 2),
+        (("x2", "x1"), 2),
+        (("shared", "x2"), 1),
+        ((None, "shared"), 1),
+    ],
+)
+async def test_of_several_kubeconfigs_the_first_that_sets_a_thing_wins_as_with_kubectl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, currents: tuple[str | None, ...], winner: int
+) -> None:
+    first, second = (part(tmp_path, number, current=one) for number, one in enumerate(currents, 1))
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/nowhere:{first}::{second}:")
+    access = await from_kubeconfig()
+    assert (access.url, await access.authorization(None)) == (
+        f"https://10.0.0.{winner}:6443",
+        f"Bearer token-{winner}",
+    )
+
+
+async def test_a_path_in_one_of_several_kubeconfigs_begins_at_the_folder_of_that_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = (part(tmp_path, 1), part(tmp_path, 2, current="x2", relative=True))
+    monkeypatch.setenv("KUBECONFIG", ":".join(map(str, files)))
+    assert await (await from_kubeconfig()).authorization(None) == "Bearer token-2"
+
+
+async def test_an_empty_one_of_several_kubeconfigs_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").write_text("# nothing yet\n", "utf-8")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/empty:{part(tmp_path, 1, current='x1')}")
+    assert (await from_kubeconfig()).url == "https://10.0.0.1:6443"
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/empty:{tmp_path}/nowhere")
+    with pytest.raises(Refused, match="empty is empty; name a kubeconfig"):
+        await from_kubeconfig()
+
+
 async def test_a_token_in_a_kubeconfig_that_was_refused_is_read_again(tmp_path: Path) -> None:
     access = await from_kubeconfig(kubeconfig(tmp_path, user={"token": "old"}))
     kubeconfig(tmp_path, user={"token": "new"})

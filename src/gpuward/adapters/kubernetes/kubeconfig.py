@@ -31,6 +31,8 @@ async def from_kubeconfig(
 ) -> Access:
     """Return the way that a kubeconfig tells: `path`, else $KUBECONFIG, else ~/.kube/config; with its current context.
 
+    Several files joined by colons are one kubeconfig, as kubectl has it: those that are not there are passed over, the
+    first one that sets a name or the current context wins, and a path in a file begins at the folder of that file.
     Tokens, client certificates, token files, exec plug-ins and OpenID are renewed as they run out. Raises Refused when
     it is not there or cannot be used.
     """
@@ -100,13 +102,14 @@ class _Login:
         return [one for one in named if one.exists()]
 
     async def _load(self) -> None:
-        check_shape(self._there(), self._context)
+        shape = check_shape(self._there(), self._context)
         from kubernetes_asyncio.client import Configuration  # noqa: PLC0415  see the head of this file
         from kubernetes_asyncio.config import load_kube_config  # noqa: PLC0415
 
         logging.getLogger("kubernetes_asyncio").addHandler(logging.NullHandler())  # it says on stderr what it raises
         found = Configuration()
-        self._loader = await load_kube_config(self._path, self._context, client_configuration=found)
+        files = os.pathsep.join(map(str, shape.files))
+        self._loader = await load_kube_config(files, shape.context, client_configuration=found)
         self.configuration = found
 
     async def _told(self, loading: Awaitable[None], trouble: type[EdgeError]) -> None:

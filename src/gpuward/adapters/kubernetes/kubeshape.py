@@ -31,20 +31,33 @@ class _Entry:
     says: Mapping[str, Any]
 
 
-def check_shape(files: Sequence[Path], context: str | None = None) -> None:
-    """Raise Refused with a sentence when the files together are no kubeconfig that can be used."""
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Files that are a kubeconfig together, the empty ones left out, and the context that is meant in it."""
+
+    files: tuple[Path, ...]
+    context: str
+
+
+def check_shape(files: Sequence[Path], context: str | None = None) -> Shape:
+    """Return what the files are together; of several the first one that sets a thing wins, as it is with kubectl.
+
+    Raises Refused with a sentence when they are no kubeconfig that can be used.
+    """
     known: dict[str, dict[str, _Entry]] = {key: {} for key in _LISTS}
     current, named = context, " and ".join(map(str, files))
-    for file in files:
-        whole = _read(file)
-        if context is None and "current-context" in whole:
-            current = whole["current-context"]
+    read = {file: whole for file in files if (whole := _read(file)) is not None}
+    if not read:
+        raise Refused(f"{named} is empty; name a kubeconfig, or write one")
+    for file, whole in read.items():
+        current = current or whole.get("current-context")
         for key, inner in _LISTS.items():
             for name, entry in _entries(file, whole, key, inner):
                 known[key].setdefault(name, entry)
     if not isinstance(current, str) or not current:
         raise Refused(f"{named} names no current-context: choose one with `kubectl config use-context`")
     _check_context(known, current, named)
+    return Shape(tuple(read), current)
 
 
 def _check_context(known: Mapping[str, Mapping[str, _Entry]], current: str, named: str) -> None:
@@ -106,8 +119,8 @@ def _is_address(text: Any) -> bool:
     return parts.scheme in {"https", "http"} and bool(parts.hostname)
 
 
-def _read(file: Path) -> Mapping[str, Any]:
-    """Return what a file holds. A pipe is not waited for, and a folder or a device is none."""
+def _read(file: Path) -> Mapping[str, Any] | None:
+    """Return what a file holds, None for an empty one. A pipe is not waited for, and a folder or a device is none."""
     import yaml  # noqa: PLC0415  only who uses a kubeconfig needs it
 
     try:
@@ -128,9 +141,7 @@ def _read(file: Path) -> Mapping[str, Any]:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
         raise Refused(f"{file} is no YAML{where}, so it is no kubeconfig; mend it") from error
-    if whole is None:
-        raise Refused(f"{file} is empty; name a kubeconfig, or write one")
-    if not isinstance(whole, Mapping):
+    if whole is not None and not isinstance(whole, Mapping):
         raise Refused(f"{file} holds {_kind_of(whole)} and not the fields of a kubeconfig; name another")
     return whole
 
