@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from typing import Any
 
 import pytest
@@ -93,6 +94,41 @@ async def test_a_read_whose_connection_broke_is_asked_again() -> None:
     async with scripted(drop, answer(200, NODE)) as (server, cluster):
         assert await cluster.get(NODES, "n1") == NODE
     assert len(server.asked) == 2
+
+
+async def test_a_server_that_speaks_no_tls_is_told_as_that_with_the_address_and_the_remedy() -> None:
+    async def nobody(_: str | None) -> None:
+        return None
+
+    async def plain(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n400 Bad Request")
+        writer.close()
+
+    async with await asyncio.start_server(plain, "127.0.0.1") as server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        cluster = KubernetesCluster(Access(url, ssl.create_default_context, nobody), patience=Patience(tries=1))
+        with pytest.raises(Unreachable, match=f"{url} does not speak TLS there; let its address .* begin with http://"):
+            await cluster.get(NODES, "n1")
+        await cluster.close()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Client sent an HTTP request to an HTTPS server.\n",
+        "<html><title>400 The plain HTTP request was sent to HTTPS port</title></html>",
+    ],
+)
+async def test_a_server_that_only_speaks_tls_is_told_as_that_with_the_address_and_the_remedy(said: str) -> None:
+    async with scripted(answer(400, said)) as (_, cluster):
+        with pytest.raises(Refused, match=r"http://127.0.0.1:\d+ speaks TLS there .* begin with https://"):
+            await cluster.get(NODES, "n1")
+
+
+async def test_a_server_that_hangs_up_on_plain_http_may_speak_tls() -> None:
+    async with scripted(*[drop] * 4) as (_, cluster):
+        with pytest.raises(Unreachable, match="try again later, or with an address that begins with https://"):
+            await cluster.get(NODES, "n1")
 
 
 async def test_a_body_that_breaks_off_is_no_answer() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,16 +17,23 @@ from gpuward.adapters.kubernetes.access import Access
 from gpuward.adapters.kubernetes.answer import JSON, Answer, Ask, error_of
 from gpuward.adapters.kubernetes.patience import Chance, Patience
 from gpuward.adapters.kubernetes.place import shown
-from gpuward.ports import Unreachable
+from gpuward.ports import Refused, Unreachable
 
 CONNECTIONS = 32
 """Requests under way at once, watches not counted. More did not make patches faster."""
+_BAD_REQUEST = 400
 _UNAUTHORIZED = 401
 _OVERLOADED = 429
 _UNAVAILABLE = 503
 _AGAIN = frozenset({500, 502, _UNAVAILABLE, 504})
 _FAREWELL_SECONDS = 0.25
 """How long a TLS connection that was given up while it was made may take to close itself (aiohttp's documentation)."""
+_NO_TLS = frozenset(
+    {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"}
+)
+"""What OpenSSL, by its version, makes of an answer that is no TLS."""
+_ONLY_TLS = re.compile(rb"HTTP request (?:to an|was sent to) HTTPS (?:server|port)")
+"""How servers written in Go say it, the API server among them, and nginx."""
 _NO_LIMITS = aiohttp.ClientTimeout()
 """The deadline of each call is the only one."""
 
@@ -132,7 +140,8 @@ class Wire:
     def broken(self, ask: Ask, error: Exception, *, reached: bool = True) -> Unreachable:
         """Return the error for a connection that broke, or never was."""
         fate = "; whether it was done is not known" if reached and not ask.is_repeatable else ""
-        return _Broken(f"cannot {ask.doing}: {self._access.url} {_why(error)}{fate}; try again later", reached=reached)
+        why, remedy = _why(error, self._access.url)
+        return _Broken(f"cannot {ask.doing}: {self._access.url} {why}{fate}; {remedy}", reached=reached)
 
     async def _persist(
         self, ask: Ask, trial: _Trial, *, send: Callable[[Ask, _Trial], Awaitable[Sent | Answer]]
@@ -209,13 +218,19 @@ class Wire:
             raise self.broken(ask, error) from error
 
     async def _failed(self, ask: Ask, response: aiohttp.ClientResponse, *, header: str | None) -> Answer:
-        """Return a whole answer that is not good, without our own token, should a proxy repeat it."""
+        """Return a whole answer that is not good, without our own token, should a proxy repeat it.
+
+        Raises Refused where a server of TLS says that it was asked without.
+        """
         try:
             body = await response.read()
         except (aiohttp.ClientError, OSError) as error:
             raise self.broken(ask, error) from error
         finally:
             response.release()
+        if response.status == _BAD_REQUEST and _ONLY_TLS.search(body) and self._access.url.startswith("http://"):
+            remedy = "let its address in the kubeconfig begin with https://"
+            raise Refused(f"cannot {ask.doing}: {self._access.url} speaks TLS there and nothing else; {remedy}")
         secret = (header or "").partition(" ")[2].encode()
         return Answer(
             code=response.status,
@@ -258,14 +273,21 @@ def _seconds(text: str | None) -> float | None:
     return float(text) if text and text.isascii() and text.isdecimal() else None
 
 
-def _why(error: Exception) -> str:
-    """Return in words why there is no connection, without what aiohttp adds about itself."""
+def _why(error: Exception, url: str) -> tuple[str, str]:
+    """Return in words why there is no connection, without what aiohttp adds about itself, and what helps."""
+    again = "try again later"
+    if url.startswith("http://") and isinstance(error, (aiohttp.ServerDisconnectedError, aiohttp.ClientResponseError)):
+        again = "try again later, or with an address that begins with https:// where it speaks TLS"
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            return f"is not trusted ({shown(str(error.certificate_error))})"
+            authority = "see certificate-authority in the kubeconfig, and the name in its certificate"
+            return f"is not trusted ({shown(str(error.certificate_error))})", authority
+        case aiohttp.ClientConnectorSSLError() if getattr(error.os_error, "reason", "") in _NO_TLS:
+            plain = "let its address in the kubeconfig begin with http://, or name the port where it does"
+            return "does not speak TLS there", plain
         case aiohttp.ClientConnectorError():
-            return f"cannot be reached ({shown(error.os_error.strerror or str(error.os_error))})"
+            return f"cannot be reached ({shown(error.os_error.strerror or str(error.os_error))})", again
         case aiohttp.ServerDisconnectedError():
-            return "closed the connection without an answer"
+            return "closed the connection without an answer", again
         case _:
-            return f"broke the connection ({shown(str(error) or type(error).__name__)})"
+            return f"broke the connection ({shown(str(error) or type(error).__name__)})", again
