@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession
@@ -105,6 +106,43 @@ async def test_what_is_not_served_is_not_found(path: str) -> None:
         answer = await session.get(f"{door.url}{path}")
         assert answer.status == 404
         assert (await answer.json())["kind"] == "Status"
+
+
+_BAD = "Invalid"
+TAINT = {"key": "a", "value": "1", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "reason", "causes"),
+    [
+        (
+            {"op": "add", "path": "/spec/taints", "value": [{**TAINT, "effect": "Never"}]},
+            422,
+            "Invalid",
+            ["NotSupported"],
+        ),
+        ({"op": "add", "path": "/spec/taints", "value": [{**TAINT, "key": "/"}]}, 422, _BAD, ["Invalid"]),
+        ({"op": "add", "path": "/spec/taints", "value": [TAINT, TAINT]}, 422, _BAD, ["Duplicate"]),
+        ({"op": "test", "path": "/metadata/name", "value": "another"}, 422, _BAD, []),
+        ({"op": "set", "path": "/spec", "value": {}}, 400, "BadRequest", []),
+    ],
+)
+async def test_a_refusal_has_the_code_the_reason_and_the_causes_of_a_real_one(
+    operation: dict[str, Any], code: int, reason: str, causes: list[str]
+) -> None:
+    async with front.opened(pretend_cluster(SystemClock(), asyncio.sleep)) as door, ClientSession() as session:
+        nodes = f"{door.url}/api/v1/nodes"
+        body = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1"}}
+        assert (await session.post(nodes, json=body)).status == 201
+        again = await session.post(nodes, json=body)
+        assert (again.status, (await again.json())["reason"]) == (409, "AlreadyExists")
+        content = {"Content-Type": "application/json-patch+json"}
+        answer = await session.patch(f"{nodes}/n1", data=json.dumps([operation]), headers=content)
+        said = await answer.json()
+        assert (answer.status, said["code"], said["reason"]) == (code, code, reason)
+        found = said["details"].get("causes", [])
+        assert [one["reason"] for one in found] == [f"FieldValue{word}" for word in causes]
+        assert all(one["field"].startswith("metadata.taints[") for one in found)
 
 
 async def test_what_makes_no_sense_is_a_bad_request() -> None:

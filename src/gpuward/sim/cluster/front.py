@@ -1,7 +1,8 @@
 """A front of the pretend API server: the requests of our own client over plain HTTP, so that every command works on it.
 
 It lives on the event loop of the cluster and has no judgement: each request is a call of the port, each error of the
-port a Status of the code that stands for it. Only this machine reaches it, and everybody on it may do everything.
+port a Status of the code that it names, or that stands for it. Only this machine reaches it, and everybody on it may do
+everything.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from aiohttp import web
 
 from gpuward.model.resource import PODS, RESOURCES, SELF_REVIEWS, Resource
 from gpuward.ports import Conflict, EdgeError, Evicted, Eviction, Object, Refused, Unreachable, Watched
+from gpuward.sim.cluster.answers import Spoken
 from gpuward.sim.cluster.cluster import PretendCluster
 
 _LISTS_KEPT = 64
@@ -94,7 +96,8 @@ class _Front:
         try:
             return await doing(request, asked)
         except EdgeError as error:
-            return _status(*_code_of(error, is_read=request.method == "GET"), str(error))
+            code = _code_of(error, is_read=request.method == "GET")
+            return _status(*code, str(error), **(error.details if isinstance(error, Spoken) else {}))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             return _status(400, "BadRequest", f"the request is not understood ({type(error).__name__})")
 
@@ -247,6 +250,8 @@ def _evicted(asked: _Asked, became: Eviction) -> web.Response:
 
 def _code_of(error: EdgeError, *, is_read: bool) -> tuple[int, str]:
     """Return the code and reason for an error of the port; a read conflicts only with what is forgotten."""
+    if isinstance(error, Spoken):
+        return error.code
     if is_read and isinstance(error, Conflict):
         return _GONE
     return next(code for kind, code in _CODES.items() if isinstance(error, kind))

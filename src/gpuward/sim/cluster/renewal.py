@@ -163,8 +163,8 @@ def _judge(resource: Resource, new: FrozenDict, old: FrozenDict | None, schema: 
     if not found:
         return
     if old is not None and all(admission.DUPLICATE in one for one in found):
-        raise answers.duplicate(resource, new["metadata"]["name"], "; ".join(found))
-    raise answers.invalid(resource, new["metadata"]["name"], "; ".join(found))
+        raise answers.duplicate(resource, new["metadata"]["name"], *found)
+    raise answers.invalid(resource, new["metadata"]["name"], *found)
 
 
 def _all_complaints(
