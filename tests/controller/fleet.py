@@ -82,6 +82,7 @@ class PretendAgent:
     node: str
     obstacles: dict[str, str] = field(default_factory=dict)
     fails: dict[EffectKind, str] = field(default_factory=dict)
+    refuses: set[EffectKind] = field(default_factory=set)
     health: dict[str, Health] = field(default_factory=dict)
     """By GPU; healthy where it is not told."""
     gpus: tuple[str, ...] = (GPU_A, GPU_B)
@@ -109,8 +110,9 @@ class PretendAgent:
             return OrderAnswer(order.id, Outcome.DONE, at, UNDONE_BY_BOOT[order.what])
         if order.boot != self.boot:
             return OrderAnswer(order.id, Outcome.REFUSED, at, "it was meant for another boot")
-        if order.what in self.fails:
-            return OrderAnswer(order.id, Outcome.FAILED, at, self.fails[order.what])
+        if order.what in self.refuses | self.fails.keys():
+            outcome = Outcome.REFUSED if order.what in self.refuses else Outcome.FAILED
+            return OrderAnswer(order.id, outcome, at, self.fails.get(order.what, "in use by another client"))
         if order.drill:
             return OrderAnswer(order.id, Outcome.DONE, at, "it was rehearsed")
         self.done.append((order.id, order.what))

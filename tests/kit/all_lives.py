@@ -1,10 +1,10 @@
-"""All kinds of lives together: of a GPU, of a whole node, through a reboot."""
+"""All kinds of lives together: of a GPU, of a whole node, through a reboot, over boots that nobody ordered."""
 
 from collections.abc import Callable, Sequence
 
 from gpuward.isolation.move import Move
 from gpuward.isolation.table import MOVES
-from tests.kit import lives, node_lives, reboot_lives
+from tests.kit import boot_lives, lives, node_lives, reboot_lives
 from tests.kit.lives import Life
 
 OF_NODES = 5
@@ -21,4 +21,5 @@ def directed_lives(moves: Sequence[Move] = MOVES) -> list[Callable[[], Life]]:
         *lives.directed_lives(moves),
         *node_lives.directed_node_lives(moves),
         *reboot_lives.directed_reboot_lives(moves),
+        *boot_lives.directed_boot_lives(moves),
     ]

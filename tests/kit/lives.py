@@ -97,11 +97,11 @@ class Life:
             self.broken.append("no circle")
         return self
 
-    def end(self, outcome: Outcome, *, at: float, why: str = "") -> Effect | None:
-        """Give the first pending effect its outcome; return it."""
+    def end(self, outcome: Outcome, *, at: float, why: str = "", boot: str = "") -> Effect | None:
+        """Give the first pending effect its outcome, as it was ordered on a boot; return it."""
         effect = self.case.pending()
         if effect is not None:
-            self.case = settle(self.case, effect.number, outcome, at=at, why=why)
+            self.case = settle(self.case, effect.number, outcome, at=at, why=why, boot=boot)
         return effect
 
     def order(self, order: Order) -> None:

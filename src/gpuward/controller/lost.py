@@ -75,19 +75,21 @@ class Losses:
 
     def sight(self, name: str, cases: Iterable[Case]) -> NodeSight:
         """Return how a node stands. One that a person cordoned, or that we reboot for a case of it, is not lost."""
-        node = self._nodes.get(name)
+        node, view = self._nodes.get(name), self._gpu_nodes.get(name)
+        told = "" if view is None else view.known_boot
         if node is None:
-            return NodeSight(answers=False, gone=True, off="The cluster has no such node any more.")
+            return NodeSight(answers=False, gone=True, off="The cluster has no such node any more.", told=told)
         ready, since = self._since.get(name, (node.ready, self._clock.monotonic()))
         seconds = self._clock.monotonic() - since if ready is node.ready else 0.0
         if node.ready:
-            return NodeSight(answers=True, back=seconds >= self._terms.back_seconds, boot=node.boot)
+            return NodeSight(answers=True, back=seconds >= self._terms.back_seconds, boot=node.boot, told=told)
         is_long = seconds >= self._terms.lost_seconds and bool(node.ready_since)
         wears = any(one.get("key") == OUT_OF_SERVICE for one in node.kept["spec"]["taints"])
         return NodeSight(
             answers=False,
             lost=is_long and not node.unschedulable and not any(map(is_rebooting, cases)),
             boot=node.boot,
+            told=told,
             off=f"It wears the taint {OUT_OF_SERVICE}." if wears else "",
         )
 

@@ -82,8 +82,14 @@ def settled(case: Case, looked: Looked, heard: Heard, terms: Terms) -> Case:
             continue
         told = _answer(case, effect, looked, heard=heard, terms=terms)
         if told is not None:
-            case = settle(case, effect.number, told[0], at=_ended_at(case, effect, looked), why=told[1])
+            at, boot = _ended_at(case, effect, looked), _ordered_on(case, effect, looked)
+            case = settle(case, effect.number, told[0], at=at, why=told[1], boot=boot)
     return case
+
+
+def _ordered_on(case: Case, effect: Effect, looked: Looked) -> str:
+    """Return the boot on which an agent was ordered to do it: on a later one it may not stand any more."""
+    return "" if looked.gpus is None else looked.gpus.ordered_on(order_id(case, effect))
 
 
 def _ended_at(case: Case, effect: Effect, looked: Looked) -> float:

@@ -10,7 +10,7 @@ from gpuward.isolation.node_condition import condition_of
 from gpuward.model.fault import Fault
 from gpuward.model.level import Level
 from gpuward.model.objects.gpu_fault import GpuFault, read_gpu_fault
-from gpuward.model.objects.gpu_node import NodeGpu, NodeSpec, OrderAnswer, read_gpu_node
+from gpuward.model.objects.gpu_node import NO_BOOT, NodeGpu, NodeSpec, OrderAnswer, read_gpu_node
 from gpuward.model.objects.owned import OWNED
 from gpuward.model.objects.standby_pool import Shape
 from gpuward.ports import Object
@@ -57,6 +57,16 @@ class GpuNodeView:
     unseen: str = ""
     """Why its GPUs cannot be seen now, in a sentence; empty while they can."""
 
+    @property
+    def known_boot(self) -> str:
+        """The boot by its name; empty where its agent knows none."""
+        return _named(self.boot)
+
+    def ordered_on(self, order_id: str) -> str:
+        """Return the boot on which an order that stands was given; empty where there is none, or it has no name."""
+        orders = () if self.spec is None else self.spec.orders
+        return next((_named(order.boot) for order in orders if order.id == order_id), "")
+
 
 def node_view(found: Object, keys: frozenset[str] = frozenset()) -> NodeView:
     """Return what is kept of a Node; `keys` are those of further labels that matter."""
@@ -89,6 +99,10 @@ def node_view(found: Object, keys: frozenset[str] = frozenset()) -> NodeView:
 def labels_of(node: NodeView | None) -> Mapping[str, str]:
     """Return the labels that are kept of a node; none of one that is gone."""
     return {} if node is None else node.labels
+
+
+def _named(boot: str) -> str:
+    return "" if boot == NO_BOOT else boot
 
 
 def _boot(info: Mapping[str, Any]) -> str:

@@ -183,7 +183,10 @@ def drained_in_vain(case: Case, scene: Scene) -> bool:
 
 def isolating_undrained(case: Case, scene: Scene) -> bool:
     """Return whether repair is not allowed, and the drain does not stand."""
-    return isolating(case, scene) and settled(case, scene) and not case.marks.drained
+    newest = next((one for one in reversed(case.effects) if one.kind is EffectKind.DRAIN), None)
+    # One that was lifted by a boot, and then refused, is marked all the same.
+    stands = case.marks.drained and newest is not None and newest.outcome is not Outcome.REFUSED
+    return isolating(case, scene) and settled(case, scene) and not stands
 
 
 def isolating(_case: Case, scene: Scene) -> bool:

@@ -6,6 +6,7 @@ is about all cases at once, and a test asks it.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from gpuward.isolation.boot_conditions import MOST_TRIES, is_of_an_earlier_boot
 from gpuward.isolation.conditions import NOT_DONE
 from gpuward.isolation.machine import REPAIRS, TOUCHES, Step
 from gpuward.isolation.move import Move
@@ -130,7 +131,8 @@ def closed_is_closed(step: Step, _scene: Scene) -> bool:
 def failure_parks_and_tells(step: Step, scene: Scene) -> bool:
     """A reset, reboot or proof that failed leads to parked, with what is due, and never on.
 
-    From a reset the ladder may lead to a reboot, where one is allowed; and a drill may be over at any time.
+    From a reset the ladder may lead to a reboot, where one is allowed; from one that a boot of the node came before,
+    to its proof. A drill may be over at any time.
     """
     if step.before.drill is not None and step.after.state in ENDED:
         return True
@@ -139,6 +141,8 @@ def failure_parks_and_tells(step: Step, scene: Scene) -> bool:
     newest = here[-1] if here else None
     if newest is None or newest.kind not in FIXES | {EffectKind.VERIFY} or newest.outcome not in NOT_DONE:
         return True
+    if newest.kind is EffectKind.RESET and is_of_an_earlier_boot(newest, scene):
+        return step.after.state in {CaseState.VERIFYING, CaseState.PARKED, CaseState.CLOSED} or step.move.stays
     if newest.kind is EffectKind.RESET and not scene.reboot.why_not and step.after.state is CaseState.VACATED:
         return True
     return step.after.state in {CaseState.PARKED, CaseState.CLOSED, CaseState.EVACUATING} or step.move.stays
@@ -165,6 +169,13 @@ def time_only_moves_forward(step: Step, _scene: Scene) -> bool:
 def bounded_resets(step: Step, scene: Scene) -> bool:
     """A GPU's case asks for at most three resets a day."""
     return step.after.resets_since(scene.now - DAY_SECONDS) <= RESETS_A_DAY
+
+
+def bounded_over_boots(step: Step, _scene: Scene) -> bool:
+    """What a boot of the node comes before is asked for a few times in one state, however often it boots."""
+    here = [effect.kind for effect in step.after.effects[step.after.entered_with :]]
+    kinds = (EffectKind.EVIDENCE, EffectKind.DRAIN, EffectKind.PAUSE, EffectKind.VERIFY)
+    return all(here.count(kind) <= MOST_TRIES for kind in kinds)
 
 
 def bounded_reboots(step: Step, scene: Scene) -> bool:
@@ -232,6 +243,7 @@ STEP_LAWS: tuple[StepLaw, ...] = (
     a_false_alarm_costs_nothing,
     time_only_moves_forward,
     bounded_resets,
+    bounded_over_boots,
     bounded_reboots,
     nobody_is_hit_by_a_reboot,
     observe_does_nothing,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from gpuward.isolation.boot_conditions import is_lifted
 from gpuward.isolation.conditions import NOT_DONE
 from gpuward.isolation.move import Move
 from gpuward.isolation.node_conditions import is_tainting
@@ -85,10 +86,10 @@ def forgo(case: Case, mode: Mode, *, at: float) -> Case:
     return case
 
 
-def settle(case: Case, number: int, outcome: Outcome, *, at: float, why: str = "") -> Case:
-    """Return the case with the outcome of an effect; an outcome that is known already stands."""
+def settle(case: Case, number: int, outcome: Outcome, *, at: float, why: str = "", boot: str = "") -> Case:
+    """Return the case with the outcome of an effect, ordered on `boot`; an outcome that is known already stands."""
     effects = tuple(
-        replace(effect, outcome=outcome, ended_at=at, why=why)
+        replace(effect, outcome=outcome, ended_at=at, why=why, boot=boot)
         if effect.number == number and effect.outcome is Outcome.ASKED
         else effect
         for effect in case.effects
@@ -168,7 +169,7 @@ def _was_done(kind: EffectKind, case: Case) -> bool:
 
 
 _NEEDED: dict[EffectKind, Callable[[Case, Scene], bool]] = {
-    EffectKind.DRAIN: lambda case, _scene: not case.marks.drained,
+    EffectKind.DRAIN: lambda case, scene: not case.marks.drained or is_lifted(case, scene),
     EffectKind.UNDRAIN: lambda case, _scene: case.marks.drained,
     EffectKind.RESTORE: lambda case, _scene: case.marks.altered,
     EffectKind.TAINT: lambda case, _scene: not is_tainting(case),

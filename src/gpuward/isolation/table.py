@@ -8,13 +8,14 @@ One GPU's case goes the way of `CaseState` from top to bottom. An urgent fault (
 out. A patient one (P1) keeps its work, is drained when that has ended, and goes on from there. Repair needs the mode
 that allows it; without, the case is parked when the GPU is free, and says what is due. Whatever fails parks. A person's
 release ends a case in any state, every mark undone. A case of a whole node has rows of its own, in node_table, and
-those here that say so.
+those here that say so; what a boot of the node does to a case is in boot_table.
 """
 
 from collections.abc import Iterable, Iterator
 
 from gpuward.isolation import conditions as when
 from gpuward.isolation import node_conditions as whole
+from gpuward.isolation.boot_table import BOOT_MOVES
 from gpuward.isolation.move import Move, Of
 from gpuward.isolation.node_table import NODE_MOVES
 from gpuward.isolation.reboot_table import REBOOT_MOVES
@@ -29,6 +30,7 @@ UNTAINTED = "The node could not be tainted, so no pod is evicted: another would 
 TAINT_IT = "Cordon the node by hand and move its pods, or see to it that gpuward may taint it and retry: {why}"
 
 MOVES: tuple[Move, ...] = (
+    *BOOT_MOVES,
     *REBOOT_MOVES,
     # --- suspect: is it to be believed, and may anything be done? -------------------------------------------------
     Move(S.SUSPECT, when.withdrawn, S.WITHDRAWN, say="The fault was taken back before anything was done.", of=Of.ANY),

@@ -112,6 +112,8 @@ class Effect:
     outcome: Outcome = Outcome.ASKED
     ended_at: float | None = None
     why: str = ""
+    boot: str = ""
+    """The boot on which its node was ordered to do it; empty where nobody ordered it, or knows."""
 
 
 @dataclass(frozen=True, slots=True)

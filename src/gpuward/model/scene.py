@@ -40,6 +40,8 @@ class NodeSight:
     """The cluster has no such node any more."""
     boot: str = ""
     """Its boot, as its kubelet tells it; empty: it does not."""
+    told: str = ""
+    """Its boot, as its agent tells it; empty: nobody knows."""
 
 
 ANSWERS = NodeSight()

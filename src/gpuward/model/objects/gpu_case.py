@@ -85,7 +85,7 @@ class CaseSpec:
     drill: Annotated[Mode | None, None, "The mode that is rehearsed; absent: it is no drill."] = None
     plan: Annotated[tuple[EffectKind, ...], Items(64), "What is intended on a way that goes well, in order."] = ()
     state: Annotated[CaseState, None, "Where it was when it was written here."] = CaseState.SUSPECT
-    effects: Annotated[tuple[Effect, ...], Items(64), "The first effects that were intended."] = ()
+    effects: Annotated[tuple[Effect, ...], Items(32), "The first effects that were intended."] = ()
     entered_with: Annotated[int, Whole(0, 64), "How many of them there were when it entered that state."] = 0
     because: Annotated[str, SENTENCE, "Why it was there, in a sentence."] = ""
     due: Annotated[str, SENTENCE, "What waited for a person, in a sentence."] = ""

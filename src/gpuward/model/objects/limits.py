@@ -109,7 +109,7 @@ SENTENCE = Text(1024)
 WORDS = Text(256)
 
 REUSED: Mapping[type, Mapping[str, Any]] = {
-    Effect: {"number": Whole(1, 100_000), "asked_at": TIME, "ended_at": TIME, "why": Text(512)},
+    Effect: {"number": Whole(1, 100_000), "asked_at": TIME, "ended_at": TIME, "why": Text(512), "boot": PART_OF_NAME},
     Evidence: {"line": Whole(), "text": SENTENCE},
     Verdict: {"action": WORDS, "because": SENTENCE, "rules": Items(32, each=WORDS), "explained_by": WORDS},
     Mig: {"gi": Whole(0, 1024), "ci": Whole(0, 1024)},
