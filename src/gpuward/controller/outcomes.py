@@ -21,7 +21,8 @@ from gpuward.ports import Evicted, Eviction, Object
 NO_POOL = "no pool keeps nodes of its shape standing by"
 GONE_SECONDS = 600.0
 """So long an undo is waited for on a node that has left the cluster: an agent that lives answers within seconds."""
-GONE = "there is no such node any more, and no agent answers; if it comes back without a boot, lift its drain by hand"
+GONE = "there is no such node any more, and no agent answers; if it comes back without a boot, it is undone then"
+"""Kept in the case: by it is known that nobody has undone it (is_taken_for_undone)."""
 UNDOES = frozenset({EffectKind.UNDRAIN, EffectKind.RESTORE})
 REHEARSED = "it was rehearsed: nothing was done"
 
@@ -158,6 +159,11 @@ def _left_undone(effect: Effect, looked: Looked) -> Answer | None:
     """Return that nothing is left to be undone where the node has left the cluster, and nobody answers there."""
     is_gone = looked.node is None and looked.now - effect.asked_at >= GONE_SECONDS
     return (Outcome.DONE, GONE) if is_gone and effect.kind in UNDOES else None
+
+
+def is_taken_for_undone(effect: Effect) -> bool:
+    """Return whether an undo ended because its node had left the cluster, and nobody did it."""
+    return effect.kind in UNDOES and effect.outcome is Outcome.DONE and effect.why == GONE
 
 
 def _told_by_agent(case: Case, effect: Effect, looked: Looked) -> Answer | None:
