@@ -93,7 +93,7 @@ def test_parked_anew_where_it_stood_is_told_with_its_new_reason() -> None:
 @pytest.mark.parametrize("what", list(Order))
 def test_parked_on_its_way_by_a_persons_order_needs_no_person(what: Order) -> None:
     parked = moved(1.0, CaseState.PARKED, "A.")
-    going = {"state": CaseState.PARKED, "since": 1.0, "because": "A person said so.", "order": what}
+    going: dict[str, Any] = {"state": CaseState.PARKED, "since": 1.0, "because": "A person said so.", "order": what}
     assert [one.at for one in told(parked, **going) if one.words.step is Step.PARKED] == [1.0]
     (anew,) = [one for one in told(parked, **{**going, "order": None}) if one.key == "A person said so."]
     assert anew.words.step is Step.PARKED
