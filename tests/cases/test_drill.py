@@ -9,11 +9,12 @@ from gpuward.isolation.brake import Brake
 from gpuward.isolation.budget import Budget
 from gpuward.isolation.decide import UNSEEN_SECONDS, Decision, Snapshot, decide
 from gpuward.isolation.drill import Drill, drilled
+from gpuward.isolation.lost import DUE
 from gpuward.isolation.machine import Step, ask, forgo, settle
 from gpuward.isolation.merge import Merger
 from gpuward.isolation.packed import pack_case, unpack_case
 from gpuward.isolation.table import MOVES
-from gpuward.model.case import ENDED, ON_A_CLUSTER, Case, CaseState, EffectKind, Mode, Order, Outcome
+from gpuward.model.case import ENDED, ON_A_CLUSTER, ON_A_SERVER, Case, CaseState, EffectKind, Mode, Order, Outcome
 from gpuward.model.level import FaultClass, Level
 from gpuward.model.scene import GpuSight
 from tests.kit.lives import Life, a_case, a_scene, asked
@@ -103,8 +104,19 @@ def test_a_drill_of_a_lesser_mode_ends_by_itself_too(mode: Mode, last: CaseState
     assert "reset" not in kinds(case)
 
 
+@pytest.mark.parametrize("reach", [ON_A_SERVER, ON_A_CLUSTER], ids=["server", "cluster"])
+def test_a_drill_of_a_lost_gpu_takes_the_road_of_a_real_one_which_no_reset_can_reach(
+    reach: frozenset[EffectKind],
+) -> None:
+    said: list[str] = []
+    (case,) = lived(replace(snapshot(), drills=(a_drill(79),), reach=reach), said=said).cases
+    assert case.state is S.CLOSED
+    assert {"reset", "reboot"}.isdisjoint(kinds(case))
+    assert f"Drill: The drill ends here; now a person's turn would come: {DUE}" in said
+
+
 def test_a_drill_that_would_wait_for_a_person_ends_and_says_for_what() -> None:
-    shown = replace(snapshot(), drills=(a_drill(79),), obstacles={GPU_A: "Reboot the node."})
+    shown = replace(snapshot(), drills=(a_drill(48),), obstacles={GPU_A: "Reboot the node."})
     first = decide(shown)
     said = [one.because for one in first.happenings]
     for _ in range(20):

@@ -51,6 +51,8 @@ async def test_it_is_told_live_to_its_end_and_changes_nothing(mode: str, code: s
     assert case.head.name == f"c-{case.spec.fault}"
     assert case.spec.fault.startswith("gpu-1.drill.xid-")
     assert case.spec.gpu_uuid == uuid_of(GPU_A)
+    resets = EffectKind.RESET in {effect.kind for effect in as_case(case).effects}
+    assert resets == (EffectKind.RESET in case.spec.plan) == ((mode, code) == ("repair", "48"))
 
 
 @pytest.mark.parametrize("code", ["48", "79", "31"])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuward.agent.bench import Remembered, work_of
+from gpuward.isolation import lost
 from gpuward.isolation.laws import DAY_SECONDS, RESETS_A_DAY
 from gpuward.model.architecture import Architecture, architecture_of, is_on_a_board
 from gpuward.model.case import Case
@@ -139,7 +140,7 @@ def _goes_with_the_fabric(seen: Seen) -> bool:
 OBSTACLES: tuple[_Obstacle, ...] = (
     _Obstacle(
         lambda seen: seen.lost,
-        "The GPU does not answer: reboot the node, power cycle it if the GPU does not come back.",
+        lost.DUE,
         "NVIDIA Xid catalogue 2025-09-30: Xid 79, RESTART_BM; a reset cannot reach it",
         reboot_cures=True,
     ),
@@ -213,11 +214,7 @@ def reboot_cures(seen: Seen) -> bool:
 
 def is_lost(code: int | None, kind: str, reading: GpuReading | None) -> bool:
     """Return whether the GPU no longer answers, by its fault or by the driver's own word."""
-    return code == _LOST or kind in _LOST_KINDS or (reading is not None and reading.lost)
-
-
-_LOST = 79
-_LOST_KINDS = frozenset({"fallen_off_bus", "gpu_missing"})
+    return lost.is_lost(code, kind) or (reading is not None and reading.lost)
 
 
 def drained_gpus(cases: Iterable[Case]) -> frozenset[str]:

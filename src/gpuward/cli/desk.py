@@ -17,6 +17,7 @@ from gpuward.cli.voice import warn
 from gpuward.cli.wiring.whom import Whom, whom
 from gpuward.isolation.decide import acts
 from gpuward.isolation.kernel.text import shown
+from gpuward.isolation.lost import obstacle_in_a_drill
 from gpuward.isolation.plan import plan_of
 from gpuward.model.case import ENDED, Mode, Order
 from gpuward.model.counted import many
@@ -53,7 +54,8 @@ def _why(standalone: Standalone, happenings: Happenings, name: str) -> Mapping[s
     if case is None:
         raise Refused(f"{name!r} names no case and no GPU; `gpuward status` lists them")
     told = [one for one in happenings() if one.get("case") == case.id or _is_of(one, case.gpu, case.opened_at)]
-    plan = plan_of(case, case.drill or board.mode, obstacle=board.obstacles.get(case.gpu, ""))
+    obstacle = obstacle_in_a_drill(case) or board.obstacles.get(case.gpu, "")
+    plan = plan_of(case, case.drill or board.mode, obstacle=obstacle)
     return {
         "case": case.id,
         "gpu": case.gpu,

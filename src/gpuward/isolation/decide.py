@@ -12,6 +12,7 @@ from gpuward.isolation.brake import Brake
 from gpuward.isolation.budget import Budget
 from gpuward.isolation.drill import Drill
 from gpuward.isolation.fleet import ALONE, Fleet, fault_name
+from gpuward.isolation.lost import obstacle_in_a_drill
 from gpuward.isolation.machine import Step, advance
 from gpuward.isolation.rebooting import Rebooting, reboot_sight
 from gpuward.model.case import ENDED, ON_A_SERVER, TO_A_NODE, Case, CaseState, EffectKind, Mode
@@ -237,7 +238,7 @@ def _scene(case: Case, cases: list[Case], snapshot: Snapshot) -> Scene:
         ),
         brake=_brake(case, cases, snapshot),
         budget=_budget(case, cases, snapshot),
-        obstacle=snapshot.obstacles.get(case.gpu, ""),
+        obstacle=obstacle_in_a_drill(case) or snapshot.obstacles.get(case.gpu, ""),
         relapse=_relapse(case, snapshot),
         probation_seconds=0.0 if case.drill else snapshot.probation_seconds,
         overtaken=_overtaken(case, cases),

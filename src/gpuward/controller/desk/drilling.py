@@ -9,6 +9,7 @@ from gpuward.controller.desk.reading import Desk
 from gpuward.controller.desk.story import read_case
 from gpuward.isolation.decide import Snapshot, acts, drill_case
 from gpuward.isolation.drill import Drill, drilled
+from gpuward.isolation.lost import obstacle_in_a_drill
 from gpuward.isolation.merge import Merger
 from gpuward.isolation.plan import plan_of
 from gpuward.model.case import ENDED, ON_A_CLUSTER, CaseState, EffectKind, Mode, Outcome
@@ -44,7 +45,8 @@ async def begin(desk: Desk, node: str, gpu: str, code: int, *, mode: Mode | None
         )
     drill = Drill(replace(_named(fault, node), gpu_uuid=found.uuid or None), mode or _mode_of(seen.wanted))
     case = drill_case(drill, Snapshot(now=desk.now, mode=drill.mode, node=node, cases=(), faults=()))
-    plan = tuple(EffectKind(step) for step in plan_of(case, drill.mode, reach=ON_A_CLUSTER) if step in set(EffectKind))
+    steps = plan_of(case, drill.mode, obstacle=obstacle_in_a_drill(case), reach=ON_A_CLUSTER)
+    plan = tuple(EffectKind(step) for step in steps if step in set(EffectKind))
     body = write_gpu_case(GpuCase(Head(case.id), spec_of(case, mode=drill.mode, plan=plan)))
     return Drilled(drill.fault, read_case(await desk.cluster.create(GPU_CASES, body), case.id))
 

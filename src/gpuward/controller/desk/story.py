@@ -7,6 +7,7 @@ from typing import Any
 from gpuward.controller.desk.glance import NodeGlance
 from gpuward.controller.desk.reading import Desk
 from gpuward.isolation.kernel.text import shown
+from gpuward.isolation.lost import obstacle_in_a_drill
 from gpuward.isolation.plan import plan_of
 from gpuward.model.case import ON_A_CLUSTER, Mode, Order
 from gpuward.model.fault import Verdict
@@ -107,7 +108,9 @@ def _plan(case: GpuCase) -> tuple[str, ...]:
     if case.spec.plan:
         return tuple(map(str, case.spec.plan))
     mode = case.spec.drill or case.spec.mode or Mode.OBSERVE
-    return plan_of(as_case(case), Mode.ISOLATE if mode is Mode.OBSERVE else mode, reach=ON_A_CLUSTER)
+    now = as_case(case)
+    way = Mode.ISOLATE if mode is Mode.OBSERVE else mode
+    return plan_of(now, way, obstacle=obstacle_in_a_drill(now), reach=ON_A_CLUSTER)
 
 
 def is_heard(case: GpuCase, order: CaseOrder) -> bool:
