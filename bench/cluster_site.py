@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from gpu_server import GPUS, node_of, status_of
+
 from gpuward.adapters.clock import SystemClock
 from gpuward.adapters.kubernetes import KubernetesCluster, from_kubeconfig
 from gpuward.controller.loop import Controller
@@ -31,7 +33,6 @@ sys.path.insert(0, str(_ROOT))  # the real control plane is the tests' kit
 
 from tests.install.site import Site  # noqa: E402  only from there
 
-GPUS = 8
 AT_ONCE = 32
 PATCHES = 1_500
 SOON_SECONDS = 60.0
@@ -46,11 +47,9 @@ async def make_fleet(cluster: Cluster, count: int) -> list[str]:
 
 async def make_node(cluster: Cluster, name: str) -> None:
     """Make one of them."""
-    labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "topology.kubernetes.io/rack": f"r{name[-2:]}"}
-    await cluster.create(NODES, {"metadata": {"name": name, "labels": labels}})
+    await cluster.create(NODES, node_of(name))
     await cluster.create(GPU_NODES, {"metadata": {"name": name}})
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
-    await set_status(cluster, NODES, name, {"conditions": [ready]})
+    await set_status(cluster, NODES, name, status_of(name))
     await set_status(cluster, GPU_NODES, name, write(status_of_node()))
 
 

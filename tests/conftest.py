@@ -1,5 +1,6 @@
 """Where the tests find the corpus of real outputs, and how patient they are. Other fixtures stand with their tests."""
 
+import gc
 import os
 import signal
 import sys
@@ -30,6 +31,13 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         yield
     finally:
         sys.settrace(tracer)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage not go again and again through thousands of tests that stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,15 @@
 import contextlib
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from gpuward.adapters.child import LONGEST_BYTES, Hung, Program, Said, within
+from gpuward.adapters import child
+from gpuward.adapters.child import LONGEST_BYTES, Hung, Program, Said, ends_by, within
 from gpuward.ports import Refused
 
 SOON = 20.0
@@ -113,6 +115,21 @@ def test_what_leaves_the_group_does_not_hold_up_the_answer(program: Script) -> N
     assert Program(tool).run(deadline=within(SOON)).out == "said\n"
     with contextlib.suppress(ProcessLookupError):
         os.kill(program.pid(), signal.SIGKILL)
+
+
+def test_last_words_after_a_look_at_the_pipes_and_before_one_at_the_program_are_heard(
+    program: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = program.file.parent / "go"
+    tool = program.does(f"while ! test -e {go}; do sleep 0.01; done; echo said")
+
+    def has_ended(running: "subprocess.Popen[bytes]") -> bool:
+        monkeypatch.undo()
+        go.touch()
+        return ends_by(running, within(SOON))
+
+    monkeypatch.setattr(child, "has_ended", has_ended)
+    assert Program(tool).run(deadline=within(SOON)) == Said(0, "said\n", "")
 
 
 def test_a_flood_is_refused(program: Script) -> None:

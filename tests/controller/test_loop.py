@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -182,26 +183,63 @@ async def test_a_node_that_is_gone_is_no_obstacle_to_the_others() -> None:
     assert fleet.taint("gpu-2") is None
 
 
-async def test_a_cluster_that_rings_all_the_time_does_not_keep_it_going_round() -> None:
-    fleet = a_fleet(breath_seconds=0.5)
-    rounds = 0
-    controller = fleet.controller()
+def counting(controller: Controller) -> list[float]:
+    """Return a list that gets an entry with each round of the controller."""
+    rounds: list[float] = []
     real = controller.round
 
     async def counted() -> Round:
-        nonlocal rounds
-        rounds += 1
+        rounds.append(0.0)
         return await real()
 
     controller.round = counted  # type: ignore[method-assign]  # only counted
+    return rounds
+
+
+@contextlib.asynccontextmanager
+async def running(controller: Controller) -> AsyncIterator[None]:
     task = asyncio.ensure_future(controller.run())
-    await fleet.time.pass_by(1)
-    before = rounds
-    for number in range(100):
-        operation = {"op": "add", "path": "/metadata/labels/beat", "value": str(number)}
-        fleet.server.patch(NODES, "gpu-1", [operation])
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_cluster_that_rings_all_the_time_does_not_keep_it_going_round() -> None:
+    fleet = a_fleet(breath_seconds=0.5)
+    controller = fleet.controller()
+    rounds = counting(controller)
+    async with running(controller):
+        await fleet.time.pass_by(1)
+        before = len(rounds)
+        for number in range(100):
+            operation = {"op": "add", "path": "/metadata/labels/beat", "value": str(number)}
+            fleet.server.patch(NODES, "gpu-1", [operation])
+            await fleet.time.pass_by(0.1)
+        assert 15 <= len(rounds) - before <= 25
+
+
+async def test_a_new_fault_is_not_kept_waiting_by_the_breath_after_a_round() -> None:
+    fleet = a_fleet(breath_seconds=60.0)
+    async with running(fleet.controller()):
+        await fleet.time.pass_by(90)
+        fleet.server.patch(NODES, "gpu-1", [{"op": "add", "path": "/metadata/labels/beat", "value": "1"}])
         await fleet.time.pass_by(0.1)
-    assert 15 <= rounds - before <= 25
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+        fleet.fault(48)
+        await fleet.time.pass_by(0.1)
+        assert fleet.taint() == "xid-48"
+
+
+async def test_a_flood_of_new_faults_does_not_keep_it_going_round() -> None:
+    fleet = a_fleet(breath_seconds=0.5)
+    controller = fleet.controller()
+    rounds = counting(controller)
+    async with running(controller):
+        await fleet.time.pass_by(1)
+        before = len(rounds)
+        for _ in range(100):
+            fleet.fault(31)
+            await fleet.time.pass_by(0.1)
+        assert 20 <= len(rounds) - before <= 40

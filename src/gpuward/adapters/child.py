@@ -198,20 +198,22 @@ def _listen(child: subprocess.Popen[bytes], deadline: Deadline) -> tuple[bytes, 
     waiting = select.poll()
     for number in heard:
         waiting.register(number, select.POLLIN)
-    still_open = len(heard)
+    still_open, ended = len(heard), False
     while still_open and sum(map(len, heard.values())) <= LONGEST_BYTES:
         rest = deadline.rest()
         if not rest:
             return None
-        ready = waiting.poll(min(rest, _TICK_SECONDS) * 1000)
+        ready = waiting.poll(0 if ended else min(rest, _TICK_SECONDS) * 1000)
         for number, _ in ready:
             chunk = os.read(number, _READ_BYTES)
             heard[number] += chunk
             if not chunk:
                 waiting.unregister(number)
                 still_open -= 1
-        if not ready and has_ended(child):
+        if not ready and ended:
             break  # what it left behind outside its group still holds the pipe
+        # Once more after its end is known: it may have said its last words since the pipes were looked at.
+        ended = ended or (not ready and has_ended(child))
     return bytes(heard[out.fileno()]), bytes(heard[err.fileno()])
 
 

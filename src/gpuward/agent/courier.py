@@ -68,11 +68,14 @@ class Courier:
                     self._worry(worried)
 
     async def _write_faults(self) -> None:
-        """Write the worst fault first, also one that is sent meanwhile. Raises Unreachable or Conflict at the end."""
+        """Write the worst fault first, also one that is sent meanwhile; of equals a new one before news of another.
+
+        Raises Unreachable or Conflict at the end.
+        """
         troubled: Conflict | None = None
         put_off: set[str] = set()
         while due := [one for one in self._parcels.values() if one.name not in put_off]:
-            parcel = max(due, key=lambda one: one.level)
+            parcel = max(due, key=lambda one: (one.level, one.body is not None))
             try:
                 await self._deliver(parcel)
             except Conflict as error:

@@ -70,7 +70,8 @@ class Controller:
         self.newest = Round(0)
         self.ended_at: float | None = None
         """When the newest round ended, on the monotonic clock."""
-        self._bell = asyncio.Event()
+        self._bell, self._alarm = asyncio.Event(), asyncio.Event()
+        self._was_cut = False
         self._pace = pace
         self._terms = terms
         self._berths = Berths(terms)
@@ -89,6 +90,7 @@ class Controller:
         """Go round until cancelled: at every ring, but for a breath after each round, and every few seconds."""
         for mirror in self.picture.mirrors:
             mirror.ring = self.ring
+        self.picture.faults.ring_for_new = self._alarm.set
         async with self.following() as tasks:
             tasks.append(asyncio.ensure_future(self.voice.run(self._leads)))
             tasks.append(asyncio.ensure_future(self.pruner.run(self._leads)))
@@ -100,11 +102,21 @@ class Controller:
                     self.watch_nodes()
                 else:
                     self.voice.quiet.clear()
+                    self._alarm.clear()
                     await self.round()
                     self.voice.quiet.set()
                     self.voice.ring.set()
-                    await self._pace.sleep(self._terms.breath_seconds)
+                    await self._breathe()
                 await self._pace.wait(self._bell, self._terms.round_seconds)
+
+    async def _breathe(self) -> None:
+        """Wait a little before the next round: one new fault does not wait for that, of a flood at most every other."""
+        seconds = self._terms.breath_seconds
+        if self._was_cut:
+            self._was_cut = False
+            await self._pace.sleep(seconds)
+        else:
+            self._was_cut = await self._pace.wait(self._alarm, seconds)
 
     def ring(self) -> None:
         """Have the next round come at once, as for one that leads from now on."""

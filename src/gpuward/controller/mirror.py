@@ -51,6 +51,8 @@ class Mirror(Generic[_T]):
         self.changed: set[str] = set()
         self.trouble = ""
         self.ring: Callable[[], None] = _nobody
+        self.ring_for_new: Callable[[], None] = _nobody
+        """Rings, before `ring` does, when an object came that was not there."""
         self.resource = resource
         self._cluster = cluster
         self._read = read
@@ -148,6 +150,8 @@ class Mirror(Generic[_T]):
         self.trouble = ""
         if one.happened is Happened.BOOKMARK:
             return
+        if one.item.name not in self._versions:
+            self.ring_for_new()
         if one.happened is not Happened.DELETED:
             self._take(one.item)
         elif not _is_older(one.item.version, self._versions.get(one.item.name)):

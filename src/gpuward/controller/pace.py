@@ -27,8 +27,8 @@ class Pace:
         window = min(self.longest_seconds, self.first_seconds * 2.0 ** min(failures - 1, 16))
         await self.sleep(window * (0.5 + self.chance() / 2))
 
-    async def wait(self, bell: asyncio.Event, seconds: float) -> None:
-        """Return when the bell rings, or after so many seconds; the bell is quiet again then."""
+    async def wait(self, bell: asyncio.Event, seconds: float) -> bool:
+        """Return when the bell rings, or after so many seconds: whether it rang. It is quiet again then."""
         rung, slept = asyncio.ensure_future(bell.wait()), asyncio.ensure_future(self.sleep(seconds))
         try:
             await asyncio.wait((rung, slept), return_when=asyncio.FIRST_COMPLETED)
@@ -36,4 +36,6 @@ class Pace:
             rung.cancel()
             slept.cancel()
             await asyncio.gather(rung, slept, return_exceptions=True)
+        rang = bell.is_set()
         bell.clear()
+        return rang

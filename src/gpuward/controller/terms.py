@@ -45,7 +45,8 @@ class Terms:
     round_seconds: float = 2.0
     """How long at most until the next round, if nothing rings before."""
     breath_seconds: float = 0.1
-    """How long at least between two rounds: thousands of nodes that ring must not keep the loop going round."""
+    """How long at least between two rounds: thousands of nodes that ring must not keep the loop going round.
+    A new fault cuts it short, though not twice in a row."""
     evict_again_seconds: float = 5.0
     """How long after an eviction that a budget held it is asked for again."""
     fault_seconds: float = 7 * 86_400.0
