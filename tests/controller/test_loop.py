@@ -215,17 +215,36 @@ async def test_a_cluster_that_rings_all_the_time_does_not_keep_it_going_round() 
         await fleet.time.pass_by(1)
         before = len(rounds)
         for number in range(100):
-            operation = {"op": "add", "path": "/metadata/labels/beat", "value": str(number)}
+            operation = {"op": "add", "path": "/spec/unschedulable", "value": number % 2 == 0}
             fleet.server.patch(NODES, "gpu-1", [operation])
             await fleet.time.pass_by(0.1)
         assert 15 <= len(rounds) - before <= 25
+
+
+async def test_heartbeats_of_kubelets_are_no_reason_for_a_round() -> None:
+    fleet = a_fleet(round_seconds=600.0)
+    controller = fleet.controller()
+    rounds = counting(controller)
+    async with running(controller):
+        await fleet.time.pass_by(5)
+        before = len(rounds)
+        for number in range(100):
+            beat = {"op": "add", "path": "/status/conditions/0/lastHeartbeatTime", "value": f"2026-11-30T10:{number}"}
+            fleet.server.patch(NODES, "gpu-1", [beat], subresource="status")
+            await fleet.time.pass_by(0.1)
+        assert len(rounds) == before
+        node = fleet.get(NODES, "gpu-1")
+        assert controller.picture.nodes.objects["gpu-1"].version == node["metadata"]["resourceVersion"]
+        fleet.fault(48)
+        await fleet.time.pass_by(0.1)
+        assert fleet.taint() == "xid-48"
 
 
 async def test_a_new_fault_is_not_kept_waiting_by_the_breath_after_a_round() -> None:
     fleet = a_fleet(breath_seconds=60.0)
     async with running(fleet.controller()):
         await fleet.time.pass_by(90)
-        fleet.server.patch(NODES, "gpu-1", [{"op": "add", "path": "/metadata/labels/beat", "value": "1"}])
+        fleet.server.patch(NODES, "gpu-1", [{"op": "add", "path": "/spec/unschedulable", "value": True}])
         await fleet.time.pass_by(0.1)
         fleet.fault(48)
         await fleet.time.pass_by(0.1)

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import random
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,10 +19,15 @@ from gpuward.cli.wiring.cluster import access_of
 from gpuward.cli.wiring.gear import Gear
 from gpuward.ports import EdgeError, Refused
 
+TURN_SECONDS = 0.0005
+"""How long one thread may work on while another waits for its turn."""
+
 
 def serve_node(asked: argparse.Namespace, gear: Gear, new_member: Callable[[Post, str], Member]) -> int:
     """Work for the cluster until a signal ends it; return the exit code. Raises what ended the cluster's side."""
     node = asked.node or wiring.host_name()
+    # The node's loop and the cluster's are two threads: a fault must not wait 5 ms, Python's turn, at each hand-over.
+    sys.setswitchinterval(TURN_SECONDS)
     post, stop = Post(), stop_on_signals()
     member = new_member(post, node)
 

@@ -24,7 +24,7 @@ from gpuward.controller.programs import Programs
 from gpuward.controller.prune import Pruner
 from gpuward.controller.record import Recorder, Tell
 from gpuward.controller.terms import Terms
-from gpuward.controller.views import fault_view, gpu_node_view, node_view
+from gpuward.controller.views import fault_view, gpu_node_view, is_same_node, node_view
 from gpuward.controller.voice import Voice
 from gpuward.isolation.decide import Snapshot, decide
 from gpuward.model.objects.gpu_case import read_gpu_case
@@ -242,7 +242,7 @@ async def _at_once(nodes: Sequence[Gathered], work: Callable[[Gathered], Awaitab
 def picture_of(cluster: Cluster, pace: Pace, terms: Terms) -> Picture:
     """Return the mirrors of all that a controller follows; none of them runs yet."""
     return Picture(
-        nodes=Mirror(cluster, NODES, partial(node_view, keys=terms.labels), pace=pace),
+        nodes=Mirror(cluster, NODES, partial(node_view, keys=terms.labels), pace=pace, same=is_same_node),
         gpu_nodes=Mirror(cluster, GPU_NODES, gpu_node_view, pace=pace),
         faults=Mirror(cluster, GPU_FAULTS, fault_view, pace=pace, group=lambda fault: fault.spec.node_name),
         cases=Mirror(cluster, GPU_CASES, read_gpu_case, pace=pace, group=lambda case: case.spec.node),

@@ -30,7 +30,8 @@ class Mirror(Generic[_T]):
 
     While the API server is away the last picture stays, and its age tells how old it is. An object that cannot be read
     is not among them; `unreadable` says why. `changed` collects names until the loop takes them. With `group` those of
-    one group are found without a look at all others.
+    one group are found without a look at all others. Where `same` holds for what was and what is, only the version
+    of an object has changed: the new one is kept, and nobody is told.
     """
 
     def __init__(  # noqa: PLR0913  what may be asked for, as Cluster.watch
@@ -43,9 +44,11 @@ class Mirror(Generic[_T]):
         fields: str = "",
         namespace: str | None = None,
         group: Callable[[_T], str] | None = None,
+        same: Callable[[_T, _T], bool] = lambda _was, _is: False,
     ) -> None:
         self.objects: dict[str, _T] = {}
         self._group = group
+        self._same = same
         self._grouped: dict[str, dict[str, _T]] = {}
         self.unreadable: dict[str, str] = {}
         self.changed: set[str] = set()
@@ -153,16 +156,18 @@ class Mirror(Generic[_T]):
         if one.item.name not in self._versions:
             self.ring_for_new()
         if one.happened is not Happened.DELETED:
-            self._take(one.item)
+            if not self._take(one.item):
+                return
         elif not _is_older(one.item.version, self._versions.get(one.item.name)):
             self._forget(one.item.name)
         self.ring()
 
-    def _take(self, kept: _Kept[_T]) -> None:
-        known = self._versions.get(kept.name)
+    def _take(self, kept: _Kept[_T]) -> bool:
+        """Take in an object; return False where it is as before but for its version."""
+        known, former = self._versions.get(kept.name), self.objects.get(kept.name)
         if known == kept.version or _is_older(kept.version, known):
-            return
-        self._forget(kept.name)
+            return True
+        self._drop(kept.name)
         self._versions[kept.name] = kept.version
         if kept.value is None:
             self.unreadable[kept.name] = kept.why
@@ -170,8 +175,16 @@ class Mirror(Generic[_T]):
             self.objects[kept.name] = kept.value
             if self._group is not None:
                 self._grouped.setdefault(self._group(kept.value), {})[kept.name] = kept.value
+        is_same = former is not None and kept.value is not None and self._same(former, kept.value)
+        if not is_same:
+            self.changed.add(kept.name)
+        return not is_same
 
     def _forget(self, name: str) -> None:
+        self._drop(name)
+        self.changed.add(name)
+
+    def _drop(self, name: str) -> None:
         self._versions.pop(name, None)
         former = self.objects.pop(name, None)
         if former is not None and self._group is not None:
@@ -180,7 +193,6 @@ class Mirror(Generic[_T]):
             if not self._grouped[group]:
                 del self._grouped[group]
         self.unreadable.pop(name, None)
-        self.changed.add(name)
 
     def _kept(self, found: Object) -> _Kept[_T]:
         metadata: Mapping[str, Any] = found.get("metadata") or {}

@@ -96,6 +96,15 @@ def node_view(found: Object, keys: frozenset[str] = frozenset()) -> NodeView:
     )
 
 
+def is_same_node(one: NodeView, other: NodeView) -> bool:
+    """Return whether two views of a node differ in nothing but its version: a kubelet's heartbeat is no news."""
+    return replace(one, version=other.version, kept=other.kept) == other and _marks(one) == _marks(other)
+
+
+def _marks(node: NodeView) -> Mapping[str, Any]:
+    return {**node.kept, "metadata": {**node.kept["metadata"], "resourceVersion": ""}}
+
+
 def labels_of(node: NodeView | None) -> Mapping[str, str]:
     """Return the labels that are kept of a node; none of one that is gone."""
     return {} if node is None else node.labels
