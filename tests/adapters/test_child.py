@@ -3,16 +3,19 @@
 import contextlib
 import os
 import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gpuward.adapters import child
 from gpuward.adapters.child import LONGEST_BYTES, Hung, Program, Said, ends_by, within
 from gpuward.ports import Refused
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 SOON = 20.0
 
@@ -123,7 +126,7 @@ def test_last_words_after_a_look_at_the_pipes_and_before_one_at_the_program_are_
     go = program.file.parent / "go"
     tool = program.does(f"while ! test -e {go}; do sleep 0.01; done; echo said")
 
-    def has_ended(running: "subprocess.Popen[bytes]") -> bool:
+    def has_ended(running: "Popen[bytes]") -> bool:
         monkeypatch.undo()
         go.touch()
         return ends_by(running, within(SOON))
