@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from figures import at_most, quantiles, said
 from ring import DEVICE, kmsg_writer, why_no_kmsg
 
 from gpuward.adapters.clock import SystemClock
@@ -118,24 +119,24 @@ def agent_rows() -> Iterator[Row]:
 
 
 def _delay_rows(delays: Sequence[Delay], log: str) -> Iterator[Row]:
-    beside = _quantiles([one.beside for one in delays])
-    tool = _quantiles([one.tool for one in delays])
-    decided = _quantiles([one.decided for one in delays])
-    own = _quantiles([one.beside - one.tool for one in delays])
+    beside = quantiles([one.beside for one in delays])
+    tool = quantiles([one.tool for one in delays])
+    decided = quantiles([one.decided for one in delays])
+    own = quantiles([one.beside - one.tool for one in delays])
     yield (
         f"line in {log} -> `drain -m 1` of an agent, {len(delays)} faults on {SERVERS} pretend servers (ms)",
-        _said(_quantiles([one.whole for one in delays])),
+        said(quantiles([one.whole for one in delays])),
         "-",
     )
-    yield "of which evidence (ms)", _said(_quantiles([one.evidence for one in delays])), "-"
-    yield "the same beside the evidence (ms)", _said(beside), _target(beside[1] * 1000, DRAIN_MS, "p99 ")
+    yield "of which evidence (ms)", said(quantiles([one.evidence for one in delays])), "-"
+    yield "the same beside the evidence (ms)", said(beside), at_most(beside[1] * 1000, DRAIN_MS, "p99 ")
     yield (
         "of which line -> first call of nvidia-smi: judged, decided, saved, holders looked for (ms)",
-        _said(decided),
+        said(decided),
         "-",
     )
-    yield "of which other calls of the pretend nvidia-smi, a Python program (ms)", _said(tool), "-"
-    yield "all but those calls, the agent's own (ms)", _said(own), "-"
+    yield "of which other calls of the pretend nvidia-smi, a Python program (ms)", said(tool), "-"
+    yield "all but those calls, the agent's own (ms)", said(own), "-"
     yield "the agent's own / those calls", f"{own[0] / tool[0]:.2f}", "-"
 
 
@@ -228,15 +229,15 @@ def _idle_rows(*, real: bool) -> Iterator[Row]:
         memory = [_memory_mb(pid) for pid in every]
         came = _newest() - newest if real else 0
     bare = _bare_python_mb()
-    yield "memory of an idle agent, its main process alone (MB)", f"{memory[0]:.1f}", _target(memory[0], AGENT_MB)
+    yield "memory of an idle agent, its main process alone (MB)", f"{memory[0]:.1f}", at_most(memory[0], AGENT_MB)
     yield "the same / a Python that only sleeps", f"{memory[0] / bare:.1f}", "-"
     with_child = "with its NVML child" if children else "without an NVML child, as there is no C compiler for the stub"
-    yield f"the same {with_child} (MB)", f"{sum(memory):.1f}", _target(sum(memory), WHOLE_MB)
+    yield f"the same {with_child} (MB)", f"{sum(memory):.1f}", at_most(sum(memory), WHOLE_MB)
     log = f"{DEVICE} ({came} lines came)" if real else "a followed file"
     yield (
         f"CPU of that idle agent at {log}, {IDLE_SECONDS:.0f} s with one reading (ms/s)",
         f"{used[0]:.2f}",
-        _target(used[0], IDLE_MS),
+        at_most(used[0], IDLE_MS),
     )
     yield f"the same {with_child} (ms/s)", f"{sum(used):.2f}", "-"
 
@@ -340,19 +341,3 @@ def _newest() -> int:
         newest = max([newest, *(one.line for one in came if isinstance(one, Signal))])
     log.close()
     return newest
-
-
-# --- words ------------------------------------------------------------------------------------------------------------
-
-
-def _quantiles(seconds: Sequence[float]) -> tuple[float, float]:
-    ordered = sorted(seconds)
-    return ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)]
-
-
-def _said(quantiles: tuple[float, float]) -> str:
-    return f"p50 {quantiles[0] * 1000:.0f}, p99 {quantiles[1] * 1000:.0f}"
-
-
-def _target(measured: float, most: float, what: str = "") -> str:
-    return f"{what}<= {most:g}: {'met' if measured <= most else 'not met'}"

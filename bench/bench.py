@@ -204,6 +204,7 @@ def _heading() -> list[str]:
         "Written by `.venv/bin/python bench/bench.py --write`; `make bench` prints. Numbers depend on the machine;",
         "the ratios were taken in one run, the two programs in turns, the median of five. An agent works on pretend",
         "servers, whose nvidia-smi is a Python program; evidence is from its call of `nvidia-smi -q` to the next call.",
+        "A node on the API server is as large as a real GPU server's: 4 conditions, 50 images, some 45 labels.",
         "",
         f"Python {platform.python_version()}, {os.cpu_count()} cores, Linux {platform.release().split('-')[0]}.",
         "",

@@ -5,42 +5,35 @@ bare server does in the same run.
 """
 
 import asyncio
-import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from agent_rows import Row, _begin_at_the_end, _memory_mb, _move
+from agent_rows import Row, _cpu_seconds, _memory_mb
 from cluster_site import (
     AT_ONCE,
-    PATCHES,
-    SOON_SECONDS,
     are_known,
     connected,
     fault_of,
     is_complete,
     is_led,
     make_fleet,
-    patch_node,
     patch_rate,
     same_writes_rate,
     spread,
-    timed,
     until,
     wears,
 )
-from gpu_server import GPUS, node_of, status_of
-from ring import DEVICE, kmsg_writer, why_no_kmsg
+from figures import at_least, at_most, quantiles
+from gpu_server import GPUS
+from line_rows import line_rows
+from programs import controlling
 
 from gpuward.adapters.clock import SystemClock
-from gpuward.cli.manifests.installation import AGENT, CONTROLLER
 from gpuward.controller.loop import Controller
 from gpuward.controller.pace import Pace
 from gpuward.controller.terms import Terms
@@ -48,10 +41,8 @@ from gpuward.isolation.decide import decide
 from gpuward.isolation.fleet import UNBRAKED
 from gpuward.model.case import Mode
 from gpuward.model.objects.gpu_fault import write_gpu_fault
-from gpuward.model.resource import GPU_CASES, GPU_FAULTS, GPU_NODES, NODES
+from gpuward.model.resource import GPU_FAULTS, NODES
 from gpuward.ports import Cluster, Conflict
-from gpuward.sim.machines import machine as machines
-from gpuward.sim.machines.machine import Machine
 
 _ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(_ROOT))  # the real control plane is the tests' kit
@@ -60,13 +51,12 @@ from tests.install.site import Site, installed  # noqa: E402  only from there
 from tests.kit.controlplane.binaries import Unbuilt, find_binaries  # noqa: E402
 from tests.kit.controlplane.plane import FIRST, ControlPlane  # noqa: E402
 
-SERVERS = 1
-CODES = (48, 62, 119, 48, 62, 119)
 STORM = 1_000
 FLEET = 10_000
-TAINT_MS = 250
-PATCH_TIMES = 8
 RATE_SHARE = 0.7
+BEAT_SECONDS = 300.0
+"""How often a kubelet writes the status of its node where nothing has changed: its nodeStatusReportFrequency."""
+BEATING_SECONDS = 15.0
 MEMORY_MB = 300
 DECIDE_MS = 5
 _REQUEST = re.compile(r"apiserver_request_total\{(?P<labels>.*)\} (?P<count>\S+)$")
@@ -78,18 +68,6 @@ _COUNTED = {
     ("PATCH", "nodes", ""),
 }
 """The writes that may stand between a fault and its taint."""
-_OPEN = """
-[controller]
-mode = "isolate"
-[brake]
-share = 1.0
-[brake.pool]
-least = 1000000
-[brake.rack]
-least = 1000000
-[brake.kind]
-least = 1000000
-"""
 
 
 def cluster_rows() -> Iterator[Row]:
@@ -100,165 +78,11 @@ def cluster_rows() -> Iterator[Row]:
         sys.stderr.write(f"nothing is measured on a control plane: {error}\n")
         return
     with ControlPlane(binaries) as plane, installed(plane) as site:
-        yield from _line_rows(site)
+        yield from line_rows(site)
     with ControlPlane(binaries) as plane, installed(plane) as site:
         yield from asyncio.run(_storm_rows(site))
     with ControlPlane(binaries) as plane, installed(plane) as site:
         yield from asyncio.run(_fleet_rows(site))
-
-
-# --- one kernel line to the taint -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A pretend GPU server that is a node of the cluster."""
-
-    name: str
-    machine: Machine
-    folder: Path
-
-
-def _line_rows(site: Site) -> Iterator[Row]:
-    why_not = why_no_kmsg()
-    if why_not:
-        sys.stderr.write(f"line -> taint is not measured: {why_not}\n")
-        return
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuward-bench-")))
-        servers = [_server(site, folder / str(number), number) for number in range(SERVERS)]
-        for server in servers:
-            stack.enter_context(_agent(site, server))
-        stack.enter_context(_controller(site, folder))
-        writer = stack.enter_context(kmsg_writer())
-        taints, patches = asyncio.run(_lines(site, servers, writer))
-    ratio = taints[0] / patches[0]
-    count = SERVERS * GPUS * len(CODES)
-    yield (
-        f"line in {DEVICE} -> taint seen on a watch of a real API server, {count} faults on {SERVERS} servers (ms)",
-        _said(taints),
-        _target(taints[1] * 1000, TAINT_MS, "p99 "),
-    )
-    yield f"one bare PATCH of a node in the same run, {PATCHES // 5} times (ms)", _said(patches), "-"
-    yield "p50 of the first / p50 of the second", f"{ratio:.1f}", _target(ratio, PATCH_TIMES)
-
-
-def _server(site: Site, folder: Path, number: int) -> Server:
-    folder.mkdir()
-    machine = machines.build(folder / "machine")
-    machine.nvml()
-    _move(machine, 0x1000 + os.getpid() % 0x4000 + number)
-    _begin_at_the_end(folder / "state")
-    name = f"gpu-line-{number}"
-    site.api.post("/api/v1/nodes", node_of(name)).ok()
-    site.api.patch(f"/api/v1/nodes/{name}/status", {"status": status_of(name)}).ok()
-    return Server(name, machine, folder)
-
-
-@contextmanager
-def _agent(site: Site, server: Server) -> Iterator[None]:
-    uid = site.api.get(f"/api/v1/nodes/{server.name}").ok()["metadata"]["uid"]
-    bound = {"apiVersion": "v1", "kind": "Node", "name": server.name, "uid": uid}
-    user = site.plane.service_account(site.installation.namespace, AGENT, bound_to=bound)
-    words = (
-        *("agent", "--node", server.name, "--kubeconfig", str(user.kubeconfig), "--accept-user-records"),
-        *("--kernel-log", DEVICE, "--state-dir", str(server.folder / "state")),
-        *("--proc-root", str(server.machine.proc), "--dev-root", str(server.machine.dev)),
-    )
-    with _running(words, server.folder / "agent.log", server.machine.environment()):
-        yield
-
-
-@contextmanager
-def _controller(site: Site, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    settings = folder / "gpuward.toml"
-    settings.write_text(_OPEN, encoding="utf-8")
-    user = site.account(CONTROLLER)
-    words = ("controller", "--kubeconfig", str(user.kubeconfig), "--config", str(settings))
-    with _running(words, folder / "controller.log", None) as process:
-        yield process
-
-
-@contextmanager
-def _running(
-    words: Sequence[str], log: Path, environment: Mapping[str, str] | None
-) -> Iterator["subprocess.Popen[bytes]"]:
-    with (
-        log.open("wb") as said,
-        subprocess.Popen(  # noqa: S603  our own command
-            [sys.executable, "-m", "gpuward", *words], env=environment, stdout=said, stderr=said
-        ) as process,
-    ):
-        try:
-            yield process
-            if process.poll() is not None:
-                raise SystemExit(f"gpuward {words[0]} ended: {log.read_text('utf-8')[-2000:]}")
-        finally:
-            process.kill()
-
-
-async def _lines(
-    site: Site, servers: Sequence[Server], write_line: Callable[[str], None]
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Let each GPU of each server fall ill in turn; return the quantiles of line -> taint, and of a bare PATCH."""
-    taken: list[float] = []
-    async with connected(site) as cluster:
-        await until(lambda: _all_told(cluster, servers))
-        for code in CODES:
-            for gpu in range(GPUS):
-                for server in servers:
-                    taken.append(await _line(cluster, server, (gpu, code), write_line))
-                    await _release(cluster, server)
-        patched = [await timed(patch_node(cluster, servers[number % SERVERS].name)) for number in range(PATCHES // 5)]
-    return _quantiles(taken), _quantiles(patched)
-
-
-async def _line(cluster: Cluster, server: Server, fault: tuple[int, int], write_line: Callable[[str], None]) -> float:
-    """Write the lines of a fault, and return how long it took until a watch of the node told of the taint."""
-    listed = await cluster.list(NODES, fields=f"metadata.name={server.name}")
-    seen = asyncio.ensure_future(_tainted(cluster, server.name, listed.version))
-    await asyncio.sleep(0.3)
-    lines = server.machine.inject(*fault)
-    began = time.monotonic()
-    for line in lines:
-        write_line(line)
-    try:
-        return await asyncio.wait_for(seen, SOON_SECONDS) - began
-    except TimeoutError:
-        raise SystemExit(f"{server.name} was not tainted for {fault}") from None
-
-
-async def _tainted(cluster: Cluster, node: str, since: str) -> float:
-    while True:
-        async for told in cluster.watch(NODES, since=since, fields=f"metadata.name={node}"):
-            since = told.version
-            if told.item is not None and wears(told.item):
-                return time.monotonic()
-
-
-async def _release(cluster: Cluster, server: Server) -> None:
-    """Let a person release each case of the node, one that a counter opens meanwhile too; return when none is left."""
-
-    async def is_free() -> bool:
-        cases = [one for one in (await cluster.list(GPU_CASES)).items if one["spec"]["node"] == server.name]
-        left = [one for one in cases if one.get("status", {}).get("state") != "closed"]
-        for case in left:
-            if not case["spec"].get("orders"):
-                order = {"op": "add", "path": "/spec/orders", "value": [{"number": 1, "what": "release"}]}
-                await cluster.patch(GPU_CASES, case["metadata"]["name"], [order])
-        node = await cluster.get(NODES, server.name)
-        return node is not None and not wears(node) and not left
-
-    await until(is_free)
-
-
-async def _all_told(cluster: Cluster, servers: Sequence[Server]) -> bool:
-    found = {one["metadata"]["name"]: one for one in (await cluster.list(GPU_NODES)).items}
-    return all(
-        found.get(server.name, {}).get("spec", {}).get("mode") == "isolate"
-        and found[server.name].get("status", {}).get("mode") == "isolate"
-        for server in servers
-    )
 
 
 # --- a thousand nodes at once -----------------------------------------------------------------------------------------
@@ -270,7 +94,7 @@ async def _storm_rows(site: Site) -> list[Row]:
             names = await make_fleet(cluster, STORM)
             rate = await patch_rate(cluster, names)
             same = await same_writes_rate(cluster, names)
-            with _controller(site, Path(folder)):
+            with controlling(site, Path(folder)):
                 await until(lambda: are_known(cluster), seconds=600.0)
                 before = _written(site)
                 took = await _storm(cluster, names)
@@ -279,8 +103,12 @@ async def _storm_rows(site: Site) -> list[Row]:
     return [
         (f"{STORM} nodes fail at once -> all tainted (s)", f"{took:.1f}", "-"),
         (f"bare PATCHes a second of that server, {AT_ONCE} at once", f"{rate:.0f}", "-"),
-        ("writes of faults, cases and nodes until all are tainted, each node", f"{writes:.2f}", _target(writes, 3)),
-        ("writes a second of the storm / bare PATCHes a second", f"{ours / rate:.2f}", _least(ours / rate, RATE_SHARE)),
+        ("writes of faults, cases and nodes until all are tainted, each node", f"{writes:.2f}", at_most(writes, 3)),
+        (
+            "writes a second of the storm / bare PATCHes a second",
+            f"{ours / rate:.2f}",
+            at_least(ours / rate, RATE_SHARE),
+        ),
         ("the same three writes a node by a client that does nothing else, a second", f"{same:.0f}", "-"),
         ("writes a second of the storm / those", f"{ours / same:.2f}", "-"),
     ]
@@ -332,20 +160,38 @@ async def _fleet_rows(site: Site) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="gpuward-bench-") as folder:
         async with connected(site) as cluster:
             names = await make_fleet(cluster, FLEET)
-            with _controller(site, Path(folder)) as process:
+            with controlling(site, Path(folder)) as process:
                 await until(lambda: is_led(cluster, names[-1]), seconds=600.0)
                 await asyncio.sleep(20.0)
                 memory = _memory_mb(process.pid)
+                used, beats = _cpu_seconds(process.pid), FLEET / BEAT_SECONDS
+                await _beat(cluster, names, beats)
+                used = (_cpu_seconds(process.pid) - used) / BEATING_SECONDS
             decided, rounds = await _decide(cluster, names[0])
     return [
-        (f"memory of a controller of {FLEET} nodes x {GPUS} GPUs (MB)", f"{memory:.0f}", _target(memory, MEMORY_MB)),
+        (f"memory of a controller of {FLEET} nodes x {GPUS} GPUs (MB)", f"{memory:.0f}", at_most(memory, MEMORY_MB)),
         (
             "one decide() over a change there (ms)",
             f"p50 {decided[0] * 1000:.2f}, p99 {decided[1] * 1000:.2f}",
-            _target(decided[1] * 1000, DECIDE_MS, "p99 "),
+            at_most(decided[1] * 1000, DECIDE_MS, "p99 "),
+        ),
+        (
+            f"CPU of that controller while {beats:.0f} kubelets a second write their node's status (ms/s)",
+            f"{used * 1000:.0f}",
+            "-",
         ),
         ("a whole round there with one node that has something to decide (ms)", f"{rounds * 1000:.0f}", "-"),
     ]
+
+
+async def _beat(cluster: Cluster, names: Sequence[str], rate: float) -> None:
+    """Let kubelets write when they last looked, so many a second."""
+    for number in range(int(rate * BEATING_SECONDS)):
+        at = f"2026-01-01T00:{number // 60 % 60:02d}:{number % 60:02d}Z"
+        beat = {"op": "add", "path": "/status/conditions/3/lastHeartbeatTime", "value": at}
+        began = time.monotonic()
+        await cluster.patch(NODES, names[number % len(names)], [beat], subresource="status")
+        await asyncio.sleep(max(0.0, began + 1 / rate - time.monotonic()))
 
 
 async def _decide(cluster: Cluster, name: str) -> tuple[tuple[float, float], float]:
@@ -368,24 +214,4 @@ async def _decide(cluster: Cluster, name: str) -> tuple[tuple[float, float], flo
             began = time.perf_counter()
             await controller.round()
             rounds.append(time.perf_counter() - began)
-    return _quantiles(taken), statistics.median(rounds)
-
-
-# --- how it is said --------------------------------------------------------------------------------------------------
-
-
-def _quantiles(seconds: Sequence[float]) -> tuple[float, float]:
-    ordered = sorted(seconds)
-    return ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)]
-
-
-def _said(quantiles: tuple[float, float]) -> str:
-    return f"p50 {quantiles[0] * 1000:.0f}, p99 {quantiles[1] * 1000:.0f}"
-
-
-def _target(measured: float, most: float, what: str = "") -> str:
-    return f"{what}<= {most:g}: {'met' if measured <= most else 'not met'}"
-
-
-def _least(measured: float, least: float) -> str:
-    return f">= {least:g}: {'met' if measured >= least else 'not met'}"
+    return quantiles(taken), statistics.median(rounds)
