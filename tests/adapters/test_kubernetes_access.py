@@ -336,7 +336,8 @@ def a_config(**changes: Any) -> str:
     return json.dumps({**whole, **changes})
 
 
-SAY_WHERE = "say where the API server is, such as https://10.0.0.1:6443"
+SERVER = "https://10.0.0.1:6443"
+SAY_WHERE = f"say where the API server is, such as {SERVER}"
 NO_PEM = "bm90IGluIFBFTQ=="
 
 
@@ -363,6 +364,14 @@ NO_PEM = "bm90IGluIFBFTQ=="
         (
             a_config(contexts=[{"name": "c", "context": {}}]),
             "config: c in contexts, context names no cluster; name one that is there",
+        ),
+        (
+            a_config(contexts=[{"name": "c", "context": {"cluster": "k"}}]),
+            f"config: c in contexts, context names no user, and {SERVER} must know who asks; name one that is there",
+        ),
+        (
+            a_config(user=None),
+            "config: u in users, user is empty: say there how to log in, such as by a token, or {} for not at all",
         ),
         (a_config(user=5), "config: user of u in users must be fields and is a number; mend it"),
         (

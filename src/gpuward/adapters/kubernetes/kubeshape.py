@@ -29,6 +29,7 @@ class _Entry:
     where: str
     folder: Path
     says: Mapping[str, Any]
+    is_there: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +75,15 @@ def _check_context(known: Mapping[str, Mapping[str, _Entry]], current: str, name
             said = f"names the {inner} {name}, and {key} has none of that name" if name else f"names no {inner}"
             raise Refused(f"{chosen.where} {said}; name one that is there")
         _check_entry(key, entry)
+    server = known["clusters"][chosen.says["cluster"]].says["server"]
+    if not chosen.says.get("user") and server.startswith("https://"):
+        raise Refused(f"{chosen.where} names no user, and {server} must know who asks; name one that is there")
 
 
 def _check_entry(key: str, entry: _Entry) -> None:
     says = entry.says
+    if not entry.is_there:
+        raise Refused(f"{entry.where} is empty: say there how to log in, such as by a token, or {{}} for not at all")
     if key == "clusters":
         _check_cluster(entry)
     for field in _FILES[key]:
@@ -157,7 +163,8 @@ def _entries(file: Path, whole: Mapping[str, Any], key: str, inner: str) -> Iter
         says = one.get(inner)
         if says is not None and not isinstance(says, Mapping):
             raise Refused(f"{file}: {inner} of {name} in {key} must be fields and is {_kind_of(says)}; mend it")
-        yield name, _Entry(f"{file}: {name} in {key}, {inner}", file.absolute().parent, says or {})
+        where = f"{file}: {name} in {key}, {inner}"
+        yield name, _Entry(where, file.absolute().parent, says or {}, is_there=says is not None)
 
 
 def _kind_of(value: Any) -> str:
