@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gpuward.controller.gather import Due, Gathered, Gatherer
 from gpuward.controller.heed import DEFECT, MOST_FAULTS, MOST_JUDGED, MOST_SAID, node_of_case
 from gpuward.controller.loop import Controller
 from gpuward.isolation.decide import MOST_OPEN, MOST_STRANGERS
@@ -342,6 +343,33 @@ async def test_an_unforeseen_error_holds_up_its_own_node_and_says_so() -> None:
         await help_comes(fleet, controller)
         assert f"gpu-1: {DEFECT}: KeyError('spec')" in controller.newest.troubles
         assert fleet.defects
+        fleet.defects.clear()
+
+
+@pytest.mark.parametrize("others", [(), ("gpu-2",)], ids=["alone", "beside another"])
+async def test_an_unforeseen_error_on_a_node_whose_fault_has_just_come_is_told_in_each_round(
+    monkeypatch: pytest.MonkeyPatch, others: tuple[str, ...]
+) -> None:
+    fleet = a_fleet("gpu-2")
+    known = Gatherer._known  # noqa: SLF001  what fails
+
+    async def fails(gatherer: Gatherer, node: Due) -> Gathered:
+        if node.name == "gpu-1":
+            raise KeyError("spec")
+        return await known(gatherer, node)
+
+    monkeypatch.setattr(Gatherer, "_known", fails)
+    async with fleet.running() as controller:
+        for node in ("gpu-1", *others):
+            fleet.fault(79, node)
+        await fleet.time.pass_by(0.1)
+        for number in range(1, 4):
+            await fleet.time.run(controller.round())
+            assert [one for one in controller.newest.troubles if DEFECT in one] == [
+                f"gpu-1: {DEFECT}: KeyError('spec')"
+            ]
+            assert len(fleet.defects) == number
+        assert [fleet.taint(node) for node in others] == ["xid-79"] * len(others)
         fleet.defects.clear()
 
 

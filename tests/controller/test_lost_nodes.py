@@ -123,6 +123,19 @@ async def test_one_that_stands_by_for_election_has_looked_all_along() -> None:
     assert [case.kind for case in fleet.of_nodes()] == ["node_lost"]
 
 
+async def test_a_node_that_leaves_the_cluster_holds_up_no_fence_of_another() -> None:
+    fleet = a_fleet("gpu-2", "gpu-3")
+    async with fleet.running() as controller:
+        await fleet.lived(controller, 2)
+        await fleet.time.run(controller.round())
+        fleet.server.delete(NODES, "gpu-3")
+        fault = fleet.fault(79)
+        await fleet.time.pass_by(0.1)
+        newest = await fleet.time.run(controller.round())
+        assert newest.troubles == ()
+        assert fleet.case_state(fault) is S.FENCED
+
+
 async def test_when_half_the_fleet_does_not_answer_nobody_is_lost() -> None:
     names = [f"gpu-{number}" for number in range(2, 9)]
     fleet = a_fleet(*names)

@@ -8,7 +8,7 @@ import pytest
 from gpuward.model.case import CaseState, EffectKind, Outcome
 from gpuward.model.job import JOB, JOB_SET
 from gpuward.model.objects.standby_pool import PoolStatus, read_standby_pool
-from gpuward.model.resource import JOBS, NODES, PODS, STANDBY_POOLS
+from gpuward.model.resource import JOBS, NODES, PODS, STANDBY_POOLS, Resource
 from tests.controller.fleet import Fleet
 from tests.kit.merging import GPU_A
 
@@ -183,6 +183,31 @@ async def test_a_repaired_node_stands_by_in_the_place_of_the_one_that_took_its_o
         "Standby pool h100: 0 of 1 stand by: nothing can take the place of a node that fails.",
         "Standby pool h100: 1 of 1 stands by again.",
     ]
+
+
+async def test_a_pool_that_is_deleted_while_another_is_looked_after_is_no_trouble() -> None:
+    fleet = a_fleet("spare")
+    fleet.pool("h100-2")
+    cluster = fleet.cluster
+
+    class Watched:
+        """The cluster, where a person deletes the second pool when the status of the first is written."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cluster, name)
+
+        async def patch(self, resource: Resource, name: str, *asked: Any, **how: Any) -> Any:
+            made = await cluster.patch(resource, name, *asked, **how)
+            if resource is STANDBY_POOLS and fleet.server.get(STANDBY_POOLS, "h100-2") is not None:
+                fleet.server.delete(STANDBY_POOLS, "h100-2")
+                await fleet.time.doze(0.1)
+            return made
+
+    async with fleet.running(Watched()) as controller:
+        await fleet.go(controller)
+        assert controller.newest.troubles == ()
+        assert fleet.server.get(STANDBY_POOLS, "h100-2") is None
+    assert pool_of(fleet).ready == ("spare",)
 
 
 def owned(fleet: Fleet, node: str) -> str:

@@ -7,6 +7,7 @@ from gpuward.controller.gather import Picture
 from gpuward.controller.heed import node_of_fault
 from gpuward.controller.outcomes import is_open
 from gpuward.controller.pace import Pace
+from gpuward.controller.views import NodeView
 from gpuward.isolation.node_condition import Saying, condition_operations, saying_of, says
 from gpuward.model.objects.gpu_case import GpuCase, as_case
 from gpuward.model.resource import NODES
@@ -39,7 +40,7 @@ class Conditions:
             if number % AT_A_STRETCH == AT_A_STRETCH - 1:
                 await asyncio.sleep(0)
             node = self._picture.nodes.objects.get(name)
-            if node is None or self._is_said(name):
+            if node is None or self._is_said(node):
                 self.due.discard(name)
             else:
                 wanting.append(name)
@@ -75,8 +76,8 @@ class Conditions:
         found = {node_of_fault(name): f"GPUFault {name}: {why}" for name, why in reversed(faults)}
         return found | self._picture.gpu_nodes.unreadable
 
-    def _is_said(self, name: str) -> bool:
-        found, saying = self._picture.nodes.objects[name].condition, self._saying(name)
+    def _is_said(self, node: NodeView) -> bool:
+        found, saying = node.condition, self._saying(node.name)
         return found is None if saying is None else says(found, saying)
 
     def _saying(self, name: str) -> Saying | None:

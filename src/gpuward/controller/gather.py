@@ -157,6 +157,7 @@ class Gatherer:
 
     def __init__(self, cluster: Cluster, picture: Picture, heard: Heard, *, pace: Pace, terms: Terms) -> None:
         self.troubles: tuple[str, ...] = ()
+        """What went wrong when the round looked for what is due, as it was seen the last time."""
         self.losses = Losses(cluster, picture.nodes.objects, picture.gpu_nodes.objects, pace=pace, terms=terms)
         self._book = ClientBook()
         self._daemons = Daemons(cluster, pace)
@@ -194,19 +195,20 @@ class Gatherer:
         self.troubles = tuple(troubles)
         return due
 
-    async def gather(self, due: Sequence[Due]) -> list[Gathered]:
-        """Return what is known of these nodes, read side by side."""
+    async def gather(self, due: Sequence[Due]) -> tuple[list[Gathered], list[str]]:
+        """Return what is known of these nodes, read side by side, and what went wrong, in sentences."""
         gate = asyncio.Semaphore(READ_AT_ONCE)
 
-        async def one(node: Due) -> Gathered | None:
+        async def one(node: Due) -> Gathered | str:
             async with gate:
                 try:
                     return await self._known(node)
                 except Exception as error:  # noqa: BLE001  what others wrote of a node must not stop the others' round
-                    self.troubles = (*self.troubles, f"{node.name}: {DEFECT}: {error!r}")
-                    return None
+                    return f"{node.name}: {DEFECT}: {error!r}"
 
-        return [one for one in await asyncio.gather(*map(one, due)) if one is not None]
+        found = await asyncio.gather(*map(one, due))
+        known = [one for one in found if isinstance(one, Gathered)]
+        return known, [one for one in found if isinstance(one, str)]
 
     async def _known(self, node: Due) -> Gathered:
         """Return what is known of a node, of its faults as many as are heeded."""

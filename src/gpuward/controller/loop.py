@@ -129,7 +129,10 @@ class Controller:
     async def look(self, name: str) -> Snapshot:
         """Return what a decision about a node would rest on now; nothing is decided."""
         due = [one for one in await self._gatherer.due() if one.name == name] or [Due(name, None, is_fresh=False)]
-        return (await self._gatherer.gather(due))[0].snapshot
+        known, troubles = await self._gatherer.gather(due)
+        if not known:
+            raise RuntimeError(*troubles)
+        return known[0].snapshot
 
     @contextlib.asynccontextmanager
     async def following(self) -> AsyncIterator[list["asyncio.Future[None]"]]:
@@ -189,7 +192,8 @@ class Controller:
 
     async def _fence_all(self, due: Sequence[Due], census: Census, troubles: list[str]) -> list[Gathered]:
         """Decide about these nodes and fence them; return those with which it went well."""
-        gathered = await self._gatherer.gather(due)
+        gathered, unknown = await self._gatherer.gather(due)
+        troubles += unknown
         census.expect(one.snapshot for one in gathered)
         fenced: list[Gathered] = []
 

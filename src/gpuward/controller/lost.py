@@ -95,8 +95,10 @@ class Losses:
 
     def doubt(self) -> str:
         """Return why the loss of one node is not believed: too many do not answer at once; empty when it is."""
-        heeded = [name for name in self._since if not self._nodes[name].unschedulable]
-        away = sum(not self._since[name][0] for name in heeded)
+        # A node that was seen at the last look may have left the cluster since.
+        seen = ((self._nodes.get(name), ready) for name, (ready, _) in self._since.items())
+        heeded = [ready for node, ready in seen if node is not None and not node.unschedulable]
+        away = heeded.count(False)
         if away <= max(1, floor(DOUBT_SHARE * len(heeded))):
             return ""
         return (

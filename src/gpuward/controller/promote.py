@@ -72,9 +72,11 @@ class Promoter:
 
     async def _look_after(self, name: str) -> None:
         try:
-            await self._free(self._picture.pools.objects[name])
-            await self._refill(self._picture.pools.objects[name])
-            await self._count(self._picture.pools.objects[name])
+            for work in (self._free, self._refill, self._count):
+                pool = self._picture.pools.objects.get(name)
+                if pool is None:
+                    return  # it was deleted meanwhile
+                await work(pool)
         except Conflict:
             return  # seen again in the next round
 
