@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from gpuward.controller.loop import Controller
-from gpuward.controller.outcomes import GONE_SECONDS
+from gpuward.controller.outcomes import GONE_SECONDS, LEFT, UNDOES
 from gpuward.controller.returned import owed_again
 from gpuward.controller.views import gpu_node_view
-from gpuward.model.case import Case, CaseState, EffectKind, Mode
+from gpuward.isolation.budget import Budget
+from gpuward.model.case import ON_A_SERVER, Case, CaseState, EffectKind, Mode, Outcome
 from gpuward.model.objects.gpu_node import GpuState
 from gpuward.model.resource import GPU_NODES, NODES
 from gpuward.sim.fleet.mortal import Died, MortalCluster
@@ -74,6 +75,54 @@ async def test_one_that_comes_back_with_a_boot_is_ordered_nothing() -> None:
         await fleet.go(controller, rounds=8)
     assert len(fleet.agents["gpu-1"].done) == before
     assert fleet.orders() == []
+
+
+async def silent_at(fleet: Fleet, controller: Controller, what: EffectKind) -> Case:
+    """Return a case whose agent fell silent when it was to do this."""
+    fault = fleet.fault(48)
+    await fleet.time.pass_by(0.1)
+    for _ in range(60):
+        await fleet.time.run(controller.round())
+        asked = [one.kind for one in fleet.case(fault).effects if one.outcome is Outcome.ASKED]
+        if what in asked:
+            fleet.agents["gpu-1"].silent = True
+            return fleet.case(fault)
+        fleet.move()
+        await fleet.time.pass_by(1.0)
+    raise AssertionError(f"{what} was never asked for")
+
+
+@pytest.mark.parametrize("what", sorted(ON_A_SERVER))
+@pytest.mark.parametrize("released_first", [True, False], ids=["released", "later"])
+async def test_a_release_ends_whatever_was_under_way_when_the_node_left(
+    what: EffectKind,
+    released_first: bool,  # noqa: FBT001  a row
+) -> None:
+    fleet = Fleet(terms=replace(REPAIRING, budget=Budget(gpus=1)))
+    fleet.node("gpu-1")
+    fleet.node("gpu-2")
+    async with fleet.running() as controller:
+        case = await silent_at(fleet, controller, what)
+        fleet.server.delete(NODES, "gpu-1")
+        await fleet.time.pass_by(0.1)
+        if released_first:
+            fleet.order(case.id, what="release")
+        for _ in range(4):
+            await fleet.go(controller, rounds=3)
+            await fleet.time.pass_by(GONE_SECONDS)
+        if not released_first:
+            assert not fleet.case(case.fault).ended, "nobody said that it may"
+            fleet.order(case.id, what="release")
+            await fleet.go(controller, rounds=3)
+            await fleet.time.pass_by(GONE_SECONDS)
+        await fleet.settled(controller, case.fault, CaseState.CLOSED)
+        ended = fleet.case(case.fault)
+        assert not ended.marks
+        left = [one for one in case.effects if one.kind is what and one.outcome is Outcome.ASKED]
+        assert what in UNDOES or {ended.effects[one.number - 1].why for one in left} == {LEFT}
+        assert fleet.orders() == []
+        other = fleet.fault(48, "gpu-2")
+        await fleet.until(controller, lambda: fleet.case_state(other) is not CaseState.SUSPECT)
 
 
 async def test_a_gpu_that_has_a_fault_again_stays_drained_for_its_new_case() -> None:

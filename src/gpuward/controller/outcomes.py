@@ -9,7 +9,7 @@ from gpuward.controller.views import GpuNodeView, NodeView
 from gpuward.isolation.evacuation import EvictionTerms
 from gpuward.isolation.machine import settle
 from gpuward.isolation.tainting import is_tainted, taint_operations, value_of
-from gpuward.model.case import ENDED, ON_A_SERVER, Case, Effect, EffectKind, Order, Outcome
+from gpuward.model.case import ENDED, ON_A_SERVER, Case, CaseState, Effect, EffectKind, Order, Outcome
 from gpuward.model.objects.gpu_case import GpuCase, Victim
 from gpuward.model.objects.gpu_node import NO_BOOT, Health
 from gpuward.model.objects.owned import read_owned
@@ -20,10 +20,16 @@ from gpuward.ports import Evicted, Eviction, Object
 
 NO_POOL = "no pool keeps nodes of its shape standing by"
 GONE_SECONDS = 600.0
-"""So long an undo is waited for on a node that has left the cluster: an agent that lives answers within seconds."""
+"""So long an agent is waited for on a node that has left the cluster: one that lives answers within seconds."""
 GONE = "there is no such node any more, and no agent answers; if it comes back without a boot, it is undone then"
 """Kept in the case: by it is known that nobody has undone it (is_taken_for_undone)."""
+LEFT = "the node has left the cluster, and no agent answers"
+"""Why what an agent was ordered failed. What it may have done all the same stays a mark, which a release undoes."""
 UNDOES = frozenset({EffectKind.UNDRAIN, EffectKind.RESTORE})
+_BEFORE_REPAIR = frozenset(
+    {CaseState.SUSPECT, CaseState.FENCED, CaseState.SAVING, CaseState.EVACUATING, CaseState.VACATED}
+)
+"""Where an undo ends the case, or its GPU stays drained: no proof rests on it."""
 REHEARSED = "it was rehearsed: nothing was done"
 
 
@@ -141,7 +147,9 @@ def _answer(case: Case, effect: Effect, looked: Looked, *, heard: Heard, terms: 
 
 
 def _done_on_the_node(case: Case, effect: Effect, looked: Looked) -> Answer | None:
-    told = _told_by_agent(case, effect, looked) or _left_undone(effect, looked)
+    told = _told_by_agent(case, effect, looked)
+    if told is None and looked.node is None and looked.now - effect.asked_at >= GONE_SECONDS:
+        return _left_undone(case, effect)
     if case.drill is not None or effect.kind not in {EffectKind.PAUSE, EffectKind.RESTORE}:
         return told
     waited = looked.now - _begun_at(case, effect, looked)
@@ -155,10 +163,13 @@ def _begun_at(case: Case, effect: Effect, looked: Looked) -> float:
     return answer.at if answer is not None and is_sane else effect.asked_at
 
 
-def _left_undone(effect: Effect, looked: Looked) -> Answer | None:
-    """Return that nothing is left to be undone where the node has left the cluster, and nobody answers there."""
-    is_gone = looked.node is None and looked.now - effect.asked_at >= GONE_SECONDS
-    return (Outcome.DONE, GONE) if is_gone and effect.kind in UNDOES else None
+def _left_undone(case: Case, effect: Effect) -> Answer:
+    """Return what became of an effect on a node that has left the cluster: an undo that ends the case is not missed.
+
+    One that a repair, or its proof, goes on with has failed: nobody knows how the node is.
+    """
+    ends = case.order is Order.RELEASE or case.state in _BEFORE_REPAIR
+    return (Outcome.DONE, GONE) if ends and effect.kind in UNDOES else (Outcome.FAILED, LEFT)
 
 
 def is_taken_for_undone(effect: Effect) -> bool:
