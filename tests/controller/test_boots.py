@@ -8,6 +8,8 @@ import pytest
 
 from gpuward.agent.orders import UNDONE_BY_BOOT
 from gpuward.isolation.boot_conditions import MOST_TRIES
+from gpuward.isolation.evacuation import EvictionTerms
+from gpuward.isolation.table import NOT_AGAIN
 from gpuward.model.case import Case, CaseState, EffectKind, Mode, Outcome
 from gpuward.model.objects.gpu_node import ORDERED, OrderAnswer, read_gpu_node
 from gpuward.model.resource import GPU_NODES
@@ -18,6 +20,7 @@ from tests.controller.test_killed_anywhere import check_it_lives
 
 S = CaseState
 FOREVER = 10_000
+NOT_KNOWN = "The GPU is free, it is not known to be drained, and the mode does not allow a repair."
 
 
 class When(StrEnum):
@@ -146,7 +149,117 @@ async def test_where_it_cannot_be_drained_again_the_case_says_so() -> None:
         await fleet.until(controller, lambda: bool(fleet.boots))
         fleet.agents["gpu-1"].refuses.add(EffectKind.DRAIN)
         case = await fleet.settled(controller, fault, S.PARKED)
-    assert case.because == "The GPU is free, it is not drained, and the mode does not allow a repair."
+    assert case.because == NOT_KNOWN
+
+
+async def test_a_case_that_only_isolates_is_not_parked_before_it_is_known_whether_its_gpu_is_drained() -> None:
+    fleet = BootingFleet(EffectKind.DRAIN, times=0, mode=Mode.ISOLATE)
+    agent = fleet.agents["gpu-1"]
+    agent.refuses.add(EffectKind.DRAIN)
+    fleet.pod("train-0")
+    async with fleet.running() as controller:
+        fault = fleet.fault(31)
+        await fleet.time.pass_by(0.1)
+        await fleet.settled(controller, fault, S.FENCED)
+        agent.busy = True
+        fleet.remove_pod("train-0")
+        await fleet.go(controller, rounds=8)
+        case = fleet.case(fault)
+        assert (case.state, agent.drained) == (S.VACATED, set())
+        assert case.because == "The GPU is free, and it is being drained; the mode does not allow a repair."
+        agent.busy = False
+        case = await fleet.settled(controller, fault, S.PARKED)
+    assert case.because == NOT_KNOWN
+    assert case.due.startswith("Keep work off it by hand: it may not be drained.")
+
+
+def evicting(mode: Mode = Mode.REPAIR, *, deadline_seconds: float = 30.0) -> BootingFleet:
+    """Return a fleet with a pod that does not go when it is asked to."""
+    fleet = BootingFleet(EffectKind.DRAIN, times=0, mode=mode)
+    fleet.terms = replace(fleet.terms, eviction=EvictionTerms(deadline_seconds=deadline_seconds))
+    fleet.pod("train-0")
+    fleet.frozen_pods.add("train-0")
+    return fleet
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.FAILED])
+async def test_where_it_cannot_be_drained_again_while_pods_are_evicted_the_case_says_so(outcome: Outcome) -> None:
+    fleet = evicting(Mode.ISOLATE)
+    agent = fleet.agents["gpu-1"]
+    async with fleet.running() as controller:
+        fault = fleet.fault(48)
+        await fleet.time.pass_by(0.1)
+        await fleet.settled(controller, fault, S.EVACUATING)
+        assert fleet.case(fault).because == "Waits for its work to end: train-0"
+        agent.boots("b2")
+        agent.fails |= {EffectKind.DRAIN: "it takes too long"} if outcome is Outcome.FAILED else {}
+        agent.refuses |= {EffectKind.DRAIN} if outcome is Outcome.REFUSED else set()
+        await fleet.go(controller, rounds=4)
+        assert fleet.case(fault).because == (
+            "It is not known to be drained, programs may still start on it. Waits for its work to end: train-0"
+        )
+        fleet.frozen_pods.clear()
+        case = await fleet.settled(controller, fault, S.PARKED)
+    assert case.because == NOT_KNOWN
+
+
+async def test_pods_that_go_at_the_moment_of_a_boot_do_not_hide_that_it_is_not_drained() -> None:
+    fleet = evicting(Mode.ISOLATE)
+    async with fleet.running() as controller:
+        fault = fleet.fault(48)
+        await fleet.time.pass_by(0.1)
+        await fleet.settled(controller, fault, S.EVACUATING)
+        fleet.agents["gpu-1"].boots("b2")
+        fleet.agents["gpu-1"].refuses.add(EffectKind.DRAIN)
+        fleet.remove_pod("train-0")
+        case = await fleet.settled(controller, fault, S.PARKED)
+    assert case.because == NOT_KNOWN
+
+
+async def test_a_node_that_boots_again_and_again_while_its_pods_go_says_that_it_is_not_drained_and_they_go_on() -> None:
+    fleet = evicting(deadline_seconds=FOREVER)
+    agent = fleet.agents["gpu-1"]
+    async with fleet.running() as controller:
+        fault = fleet.fault(48)
+        await fleet.time.pass_by(0.1)
+        await fleet.settled(controller, fault, S.EVACUATING)
+        for number in range(2, 12):
+            agent.boots(f"b{number}")
+            await fleet.go(controller, rounds=3)
+        case = fleet.case(fault)
+        assert (case.state, agent.drained) == (S.EVACUATING, set())
+        assert kinds_of(case).count(EffectKind.DRAIN) == 1 + MOST_TRIES
+        assert case.because == f"{NOT_AGAIN} Waits for its work to end: train-0"
+        fleet.frozen_pods.clear()
+        await fleet.settled(controller, fault, S.CLOSED)
+    assert untouched(fleet)
+
+
+async def test_a_node_that_boots_again_and_again_when_it_is_fenced_has_its_pods_go_all_the_same() -> None:
+    fleet = BootingFleet(EffectKind.DRAIN, When.AFTER, times=MOST_TRIES)
+    fleet.pod("train-0")
+    fleet.frozen_pods.add("train-0")
+    async with fleet.running() as controller:
+        fault = fleet.fault(48)
+        await fleet.time.pass_by(0.1)
+        case = await fleet.settled(controller, fault, S.EVACUATING)
+        assert NOT_AGAIN in {one.because for one in fleet.told.happenings}
+        assert case.victims == ("work/train-0",)
+        assert fleet.agents["gpu-1"].drained == {case.gpu}
+
+
+async def test_evidence_and_drain_that_a_boot_came_before_are_asked_for_together_again() -> None:
+    fleet = BootingFleet(EffectKind.EVIDENCE)
+    async with fleet.running() as controller:
+        fault = fleet.fault(48)
+        await fleet.time.pass_by(0.1)
+        await fleet.until(controller, lambda: bool(fleet.boots))
+        fleet.agents["gpu-1"].busy = True
+        await fleet.go(controller, rounds=2)
+        assert fleet.orders() == ["evidence", "drain"]
+        fleet.agents["gpu-1"].busy = False
+        await fleet.settled(controller, fault, S.CLOSED)
+    assert untouched(fleet)
 
 
 async def test_a_boot_while_pods_are_evicted_is_followed_by_another_drain() -> None:

@@ -93,14 +93,20 @@ def directed_boot_lives(moves: Sequence[Move] = MOVES) -> list[Callable[[], Life
         partial(live, EffectKind.RESET, fails=frozenset({EffectKind.VERIFY})),
         partial(live, EffectKind.EVIDENCE, scene=waits),
         partial(live, EffectKind.EVIDENCE, scene=waits, then={"work": ()}),
-        lambda: _evacuated(moves),
+        *(partial(_evacuated, moves, boots) for boots in (2, 9)),
+        partial(_evacuated, moves, 2, again=Outcome.REFUSED),
+        *(partial(_isolated, moves, first) for first in (Outcome.DONE, Outcome.REFUSED)),
+        *(partial(_cut_together, moves, drain) for drain in (Outcome.DONE, Outcome.REFUSED)),
         lambda: _waiting(moves),
         *(partial(_tried_again, moves, kind) for kind in (EffectKind.PAUSE, EffectKind.VERIFY)),
     ]
 
 
-def _evacuated(moves: Sequence[Move]) -> Life:
-    """Return a life whose node boots while its pods are asked to end, and whose pods go then."""
+def _evacuated(moves: Sequence[Move], boots: int, *, again: Outcome = Outcome.DONE) -> Life:
+    """Return a life whose node boots so often while its pods are asked to end, and whose pods go then.
+
+    `again`: what becomes of each drain that is asked for anew.
+    """
     scene = a_scene(reach=ON_A_CLUSTER, victims=("ml/a",), work=("train (7)",))
     life = Life(moves=moves)
     for _ in range(12):
@@ -109,14 +115,38 @@ def _evacuated(moves: Sequence[Move]) -> Life:
         if effect is not None and effect.kind is EffectKind.EVICT:
             break
         life.end(Outcome.DONE, at=0.0, boot="b1")
-    for boot in ("b2", "b3"):
+    last = f"b{boots + 1}"
+    for boot in (f"b{number + 2}" for number in range(boots)):
         life.see(replace(scene, node=NodeSight(told=boot)))
         for effect in life.case.effects:
             if effect.kind is EffectKind.DRAIN:
-                life.case = settle(life.case, effect.number, Outcome.DONE, at=0.0, boot=boot)
+                life.case = settle(life.case, effect.number, again, at=0.0, why="it said no", boot=boot)
+    life.see(replace(scene, node=NodeSight(told=last)))
     while life.end(Outcome.DONE, at=0.0) is not None:
         pass
-    return life.play(replace(a_scene(reach=ON_A_CLUSTER), node=NodeSight(told="b3")))
+    life.see(replace(scene, node=NodeSight(told=last)))
+    return life.play(replace(a_scene(reach=ON_A_CLUSTER), node=NodeSight(told=last)))
+
+
+def _isolated(moves: Sequence[Move], first: Outcome) -> Life:
+    """Return a life that is not repaired, whose drain has an outcome only after its work is gone."""
+    free = a_scene(level=Level.P1, reach=ON_A_CLUSTER, mode=Mode.ISOLATE)
+    life = Life(case=a_case(level=Level.P1), moves=moves).see(free)
+    while life.end(Outcome.DONE, at=0.0) is not None:
+        pass
+    life.see(free).see(free)
+    life.end(first, at=0.0, why="it said no")
+    return life.play(free)
+
+
+def _cut_together(moves: Sequence[Move], drain: Outcome) -> Life:
+    """Return a life whose node boots before evidence is kept, and before or after the GPU was drained."""
+    life = Life(moves=moves)
+    ends = {EffectKind.EVIDENCE: Outcome.REFUSED, EffectKind.DRAIN: drain}
+    life.see(a_scene(reach=ON_A_CLUSTER, mode=Mode.ISOLATE))
+    while (effect := life.case.pending()) is not None:
+        life.end(ends.get(effect.kind, Outcome.DONE), at=0.0, why=MEANT, boot="b1")
+    return life.play(replace(a_scene(reach=ON_A_CLUSTER, mode=Mode.ISOLATE), node=NodeSight(told="b2")))
 
 
 def _waiting(moves: Sequence[Move]) -> Life:

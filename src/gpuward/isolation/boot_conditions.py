@@ -25,17 +25,22 @@ def is_lifted(case: Case, scene: Scene) -> bool:
 def evidence_was_cut(case: Case, scene: Scene) -> bool:
     """Return whether a boot came before the evidence, and it may be kept all the same."""
     newest = _cut(case, scene, EffectKind.EVIDENCE)
-    return newest is not None and not _is_over(case, scene) and _is_left(case, EffectKind.EVIDENCE)
+    return newest is not None and not is_over(case, scene) and is_left(case, EffectKind.EVIDENCE)
+
+
+def evidence_and_urgent_drain_were_cut(case: Case, scene: Scene) -> bool:
+    """Return whether a boot came before the evidence of an urgent case and lifted its drain, and both may be had."""
+    return evidence_was_cut(case, scene) and urgent_drain_was_lifted_by_a_boot(case, scene)
 
 
 def drain_was_lifted_by_a_boot(case: Case, scene: Scene) -> bool:
     """Return whether a boot lifted the drain, or came before it, and it may be drained again."""
-    return is_lifted(case, scene) and not observing(case, scene) and _is_left(case, EffectKind.DRAIN)
+    return is_lifted(case, scene) and not observing(case, scene) and is_left(case, EffectKind.DRAIN)
 
 
 def urgent_drain_was_lifted_by_a_boot(case: Case, scene: Scene) -> bool:
     """Return whether a boot lifted the drain of an urgent case, and nothing else is under way."""
-    goes_on = settled(case, scene) and urgent(case, scene) and not _is_over(case, scene)
+    goes_on = settled(case, scene) and urgent(case, scene) and not is_over(case, scene)
     return goes_on and drain_was_lifted_by_a_boot(case, scene)
 
 
@@ -46,19 +51,19 @@ def booted_instead_of_the_reset(case: Case, scene: Scene) -> bool:
 
 def services_run_again(case: Case, scene: Scene) -> bool:
     """Return whether a boot came before or after services were stopped for a reset, and they may be stopped again."""
-    return _is_unpaused(case, scene) and _is_left(case, EffectKind.PAUSE)
+    return _is_unpaused(case, scene) and is_left(case, EffectKind.PAUSE)
 
 
 def proof_was_cut(case: Case, scene: Scene) -> bool:
     """Return whether a boot came before the proof, which is no failure of it, and it may be asked for again."""
-    return _cut(case, scene, EffectKind.VERIFY) is not None and _is_left(case, EffectKind.VERIFY)
+    return _cut(case, scene, EffectKind.VERIFY) is not None and is_left(case, EffectKind.VERIFY)
 
 
 def boots_too_often(case: Case, scene: Scene) -> bool:
     """Return whether a boot came however often evidence, the stopping of services or the proof was asked for."""
     cut = [kind for kind in (EffectKind.EVIDENCE, EffectKind.VERIFY) if _cut(case, scene, kind) is not None]
     cut += [EffectKind.PAUSE] if _is_unpaused(case, scene) else []
-    return not all(_is_left(case, kind) for kind in cut)
+    return not all(is_left(case, kind) for kind in cut)
 
 
 def _cut(case: Case, scene: Scene, kind: EffectKind) -> Effect | None:
@@ -76,11 +81,11 @@ def _is_unpaused(case: Case, scene: Scene) -> bool:
     return settled(case, scene) and was_booted and to_be_reset
 
 
-def _is_left(case: Case, kind: EffectKind) -> bool:
+def is_left(case: Case, kind: EffectKind) -> bool:
     """Return whether an effect may be asked for once more in this state."""
     return sum(effect.kind is kind for effect in case.effects[case.entered_with :]) < MOST_TRIES
 
 
-def _is_over(case: Case, scene: Scene) -> bool:
+def is_over(case: Case, scene: Scene) -> bool:
     """Return whether nothing more is done for a case that is fenced."""
     return withdrawn(case, scene) or observing(case, scene)

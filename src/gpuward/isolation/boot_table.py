@@ -16,6 +16,13 @@ _TOO_OFTEN = "The node was booted again and again during the repair."
 _WHY_IT_BOOTS = "Find out why the node boots again and again, then retry."
 
 BOOT_MOVES: tuple[Move, ...] = (
+    Move(
+        S.FENCED,
+        boot.evidence_and_urgent_drain_were_cut,
+        S.FENCED,
+        (E.EVIDENCE, E.DRAIN),
+        say="The node was booted before evidence was kept, and no drain outlives that: both are to be had again.",
+    ),
     Move(S.FENCED, boot.evidence_was_cut, S.FENCED, (E.EVIDENCE,), say=_KEEP_IT),
     Move(S.FENCED, boot.urgent_drain_was_lifted_by_a_boot, S.FENCED, (E.DRAIN,), say=_LIFTED),
     Move(S.EVACUATING, boot.drain_was_lifted_by_a_boot, S.EVACUATING, (E.DRAIN,), say=_LIFTED),

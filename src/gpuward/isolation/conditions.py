@@ -181,14 +181,6 @@ def drained_in_vain(case: Case, scene: Scene) -> bool:
     return fenced_and_urgent(case, scene) and _newest_is(case, EffectKind.DRAIN, *NOT_DONE)
 
 
-def isolating_undrained(case: Case, scene: Scene) -> bool:
-    """Return whether repair is not allowed, and the drain does not stand."""
-    newest = next((one for one in reversed(case.effects) if one.kind is EffectKind.DRAIN), None)
-    # One that was lifted by a boot, and then refused, is marked all the same.
-    stands = case.marks.drained and newest is not None and newest.outcome is not Outcome.REFUSED
-    return isolating(case, scene) and settled(case, scene) and not stands
-
-
 def isolating(_case: Case, scene: Scene) -> bool:
     """Return whether repair is not allowed."""
     return scene.mode is not Mode.REPAIR

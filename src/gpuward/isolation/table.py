@@ -14,6 +14,7 @@ those here that say so; what a boot of the node does to a case is in boot_table.
 from collections.abc import Iterable, Iterator
 
 from gpuward.isolation import conditions as when
+from gpuward.isolation import drain_conditions as drain
 from gpuward.isolation import node_conditions as whole
 from gpuward.isolation.boot_table import BOOT_MOVES
 from gpuward.isolation.move import Move, Of
@@ -27,6 +28,8 @@ E = EffectKind
 
 UNDO = (E.UNDRAIN, E.RESTORE, E.UNTAINT)
 UNTAINTED = "The node could not be tainted, so no pod is evicted: another would come in its place. {why}"
+NOT_AGAIN = "The node boots again and again, so the GPU is not drained, programs may still start on it."
+WAITS = "Waits for its work to end: {work}"
 TAINT_IT = "Cordon the node by hand and move its pods, or see to it that gpuward may taint it and retry: {why}"
 
 MOVES: tuple[Move, ...] = (
@@ -130,6 +133,7 @@ MOVES: tuple[Move, ...] = (
     ),
     Move(S.FENCED, whole.untainted, S.FENCED, (E.TAINT,), say="The node is to be tainted again.", of=Of.ANY),
     Move(S.FENCED, when.now_urgent, S.FENCED, (E.DRAIN,), say="The fault worsened: the GPU is to be drained."),
+    Move(S.FENCED, drain.urgent_and_boots_too_often, S.SAVING, (E.PROMOTE, E.NOTICE), say=NOT_AGAIN),
     Move(
         S.FENCED,
         when.drained_in_vain,
@@ -139,7 +143,7 @@ MOVES: tuple[Move, ...] = (
     ),
     Move(S.FENCED, when.fenced_and_urgent, S.SAVING, (E.PROMOTE, E.NOTICE), say="Fenced."),
     Move(S.FENCED, when.patient_and_idle, S.VACATED, (E.DRAIN,), say="{ended} The GPU is to be drained."),
-    Move(S.FENCED, when.patient, S.FENCED, say="Waits for its work to end: {work}"),
+    Move(S.FENCED, when.patient, S.FENCED, say=WAITS),
     # --- saving, evacuating: the work that runs -------------------------------------------------------------------
     Move(S.SAVING, whole.untainted, S.FENCED, (E.TAINT,), say="The node is to be tainted first.", of=Of.ANY),
     Move(S.SAVING, when.saving, S.SAVING, say="{saves}"),
@@ -178,8 +182,15 @@ MOVES: tuple[Move, ...] = (
         say="Nobody can see what holds it, and it cannot be reset: {obstacle}",
         due="{obstacle}",
     ),
+    Move(S.EVACUATING, drain.held_and_boots_too_often, S.EVACUATING, say=f"{NOT_AGAIN} {WAITS}"),
+    Move(
+        S.EVACUATING,
+        drain.held_undrained,
+        S.EVACUATING,
+        say=f"It is not known to be drained, programs may still start on it. {WAITS}",
+    ),
     Move(S.EVACUATING, when.still_saving, S.EVACUATING, say="Jobs save their state: {saving}"),
-    Move(S.EVACUATING, when.held, S.EVACUATING, say="Waits for its work to end: {work}"),
+    Move(S.EVACUATING, when.held, S.EVACUATING, say=WAITS),
     # --- vacated: may it be repaired? -----------------------------------------------------------------------------
     Move(S.VACATED, when.held, S.EVACUATING, say="Work holds the GPU again."),
     Move(
@@ -192,11 +203,17 @@ MOVES: tuple[Move, ...] = (
     ),
     Move(
         S.VACATED,
-        when.isolating_undrained,
+        drain.isolating_while_draining,
+        S.VACATED,
+        say="The GPU is free, and it is being drained; the mode does not allow a repair.",
+    ),
+    Move(
+        S.VACATED,
+        drain.isolating_undrained,
         S.PARKED,
         (E.RESTORE,),
-        say="The GPU is free, it is not drained, and the mode does not allow a repair.",
-        due="Keep work off it by hand, for it is not drained. A reset is due: by hand, or change the mode and retry.",
+        say="The GPU is free, it is not known to be drained, and the mode does not allow a repair.",
+        due="Keep work off it by hand: it may not be drained. A reset is due: by hand, or change the mode and retry.",
     ),
     Move(
         S.VACATED,
