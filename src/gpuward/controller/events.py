@@ -100,9 +100,10 @@ class Events:
             await self._cluster.patch(EVENTS, name, (series,), namespace=draft.namespace)
 
     def _is_long_over(self, case: GpuCase) -> bool:
-        """Return whether a case ended so long ago that nothing of it is news; of most it is so when one starts."""
-        seen = as_case(case)
-        return not is_open(seen) and seen.since < self._pace.clock.now() - FRESH_SECONDS
+        """Return whether nothing came to a case that has ended for so long; of most it is so when one starts."""
+        seen, timeline = as_case(case), () if case.status is None else case.status.timeline
+        newest = max([seen.since, *(one.at for one in timeline[-1:])])
+        return not is_open(seen) and newest < self._pace.clock.now() - FRESH_SECONDS
 
     def _look(self, case: GpuCase) -> None:
         view = self._picture.gpu_nodes.objects.get(case.spec.node)

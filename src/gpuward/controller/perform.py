@@ -20,7 +20,7 @@ from gpuward.controller.presence import Presence
 from gpuward.controller.promote import Promoter
 from gpuward.controller.reboot import Rebooter
 from gpuward.controller.record import Tell
-from gpuward.controller.returned import is_any_drained, owed_again
+from gpuward.controller.returned import Returned
 from gpuward.controller.terms import Terms
 from gpuward.controller.views import GpuNodeView, NodeView, node_view
 from gpuward.isolation.evacuation import ALWAYS_EXCLUDED, grace_of
@@ -56,6 +56,7 @@ class Performer:
         self._rebooter = Rebooter(cluster, heard, namespace=terms.namespace, terms=terms.reboot)
         self._promoter = Promoter(cluster, picture, pace=pace, mode_of=self._mode, tell=tell)
         self._presence = Presence(cluster, picture)
+        self._returned = Returned(cluster, picture, pace=pace, tell=tell)
         self._gating = Gating(cluster, picture, pace=pace, keys=terms.labels)
         self._held: dict[str, str] = {}
         self._letters = Letters(cluster, picture.cases, heard, pace=pace)
@@ -93,7 +94,10 @@ class Performer:
             self._held[name] = held(name)
             is_told = view.spec is not None and (view.spec.mode, view.spec.held) == (self._mode(name), self._held[name])
             is_sure = is_known and not doubt.covers(name)
-            if (is_sure and (orders or self._owed_again(name, view))) or not (orders or is_told):
+            owed = self._returned.owed(name, view) if is_sure else []
+            if owed:
+                troubles.append(await borne(name, self._returned.settle(name, view)))
+            if (is_sure and (orders or owed)) or not (orders or is_told):
                 troubles.append(await borne(name, self.order(name)))
         noted = [(name, node) for name, node in self._picture.nodes.objects.items() if has_note(node.kept)]
         for name, node in sorted(noted, key=lambda one: one[0]) if is_known else ():
@@ -119,7 +123,7 @@ class Performer:
         cases = [as_case(one) for one in self._picture.open_cases_of(name)]
         if view is None:
             return
-        orders = _orders([*cases, *self._owed_again(name, view)], view, clients or Clients())
+        orders = _orders([*cases, *self._returned.owed(name, view)], view, clients or Clients())
         wanted = NodeSpec(mode=self._mode(name), orders=orders, held=self._held.get(name, ""))
         if view.spec == wanted:
             return
@@ -131,11 +135,6 @@ class Performer:
             return
         except (Refused, ObjectError) as error:
             self._refuse(cases, ON_A_SERVER, str(error))
-
-    def _owed_again(self, name: str, view: GpuNodeView) -> list[Case]:
-        if name not in self._picture.nodes.objects or not is_any_drained(view):
-            return []
-        return owed_again(self._picture.cases_of(name), self._picture.faults.of(name), view)
 
     async def taint(self, name: str) -> None:
         """Give a node the taint that its open cases ask for, or take ours away."""

@@ -88,7 +88,7 @@ class Recorder:
         status = _status(case, found, gathered, happenings=happenings, heard=self._heard)
         if status != found.status:
             head = found.head
-            self._picture.cases.learn(await _write_status(self._cluster, GPU_CASES, head, status=write(status)))
+            self._picture.cases.learn(await write_status(self._cluster, GPU_CASES, head, status=write(status)))
 
     async def _open(self, case: Case, body: Object, *, now: float) -> None:
         """Create a case. Whether one came to be that nobody answered for is settled before there is another of its GPU.
@@ -209,7 +209,8 @@ def _entry(happening: Happening) -> TimelineEntry | None:
     return TimelineEntry(at=happening.at, what=happening.what, because=because, state=state)
 
 
-async def _write_status(cluster: Cluster, resource: Resource, head: Head, *, status: Mapping[str, Any]) -> Object:
+async def write_status(cluster: Cluster, resource: Resource, head: Head, *, status: Mapping[str, Any]) -> Object:
+    """Write the status of an object as it was read; return it. Raises Unreachable, Refused, Conflict if it changed."""
     operations = (
         {"op": "test", "path": "/metadata/uid", "value": head.uid},
         {"op": "test", "path": "/metadata/resourceVersion", "value": head.version},
@@ -221,7 +222,7 @@ async def _write_status(cluster: Cluster, resource: Resource, head: Head, *, sta
 async def _write_judged(cluster: Cluster, fault: GpuFault, judged: Judged) -> Object:
     head = fault.head
     if fault.status is None:
-        return await _write_status(cluster, GPU_FAULTS, head, status=write(FaultStatus(judged=judged)))
+        return await write_status(cluster, GPU_FAULTS, head, status=write(FaultStatus(judged=judged)))
     operations = (
         {"op": "test", "path": "/metadata/uid", "value": head.uid},
         {"op": "test", "path": "/metadata/resourceVersion", "value": head.version},

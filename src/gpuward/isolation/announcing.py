@@ -23,6 +23,8 @@ NAMED = 5
 MOST_BYTES = 1024
 """So long a note of an Event may be (events.k8s.io/v1)."""
 DRILL = "Drill: "
+MARK_STAYS = "Its node came back after the case had ended, and not all could be undone:"
+"""How it begins what a case says of a mark that stays."""
 
 
 class Step(StrEnum):
@@ -39,6 +41,8 @@ class Step(StrEnum):
     CLOSED = "closed"
     """In any other way: a person released it, or a drill is over."""
     WITHDRAWN = "withdrawn"
+    STAYS = "stays"
+    """A mark of a case that has ended, on a node that had left the cluster and came back."""
     POD = "pod"
     """On each pod that has to go."""
     OWNER = "owner"
@@ -73,6 +77,7 @@ TOLD: tuple[Words, ...] = (
     Words(Step.RETURNED, "GPUReturned", "Return", warns=False, say="{gpu} of {node} is back in service. {because}"),
     Words(Step.CLOSED, "GPUCaseClosed", "Close", warns=False, say="{gpu} of {node}: {because}"),
     Words(Step.WITHDRAWN, "GPUCaseWithdrawn", "Withdraw", warns=False, say="{trouble}. {because}"),
+    Words(Step.STAYS, "GPUMarkStays", "Undo", warns=True, say="{gpu} of {node}: {because}"),
     Words(
         Step.POD, "GPUFaultEvicted", "Evict", warns=True, say="{trouble}. This pod is evicted: its work goes elsewhere."
     ),
@@ -193,6 +198,7 @@ def _on_node(found: GpuCase, case: Case, fill: Fill) -> Iterator[Announcement]:
     is_back = any(one.because in PROVEN for one in closed)
     told.append(_told(Step.RETURNED if is_back else Step.CLOSED, closed, fill))
     told.append(_told(Step.WITHDRAWN, _entered(found, CaseState.WITHDRAWN), fill))
+    told.append(_told(Step.STAYS, [one for one in said if one.because.startswith(MARK_STAYS)], fill))
     yield from sorted((one for one in told if one is not None), key=lambda one: one.at)
 
 
