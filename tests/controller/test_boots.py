@@ -17,6 +17,7 @@ from gpuward.sim.fleet.mortal import Died, MortalCluster
 from tests.controller.fleet import REPAIRING
 from tests.controller.operated import DCGM, PLUGIN, TRUE, OperatedFleet
 from tests.controller.test_killed_anywhere import check_it_lives
+from tests.kit.merging import GPU_A
 
 S = CaseState
 FOREVER = 10_000
@@ -171,6 +172,30 @@ async def test_a_case_that_only_isolates_is_not_parked_before_it_is_known_whethe
         case = await fleet.settled(controller, fault, S.PARKED)
     assert case.because == NOT_KNOWN
     assert case.due.startswith("Keep work off it by hand: it may not be drained.")
+
+
+async def test_nor_is_one_whose_gpu_cannot_be_reset() -> None:
+    fleet = BootingFleet(EffectKind.DRAIN, times=0)
+    agent = fleet.agents["gpu-1"]
+    agent.refuses.add(EffectKind.DRAIN)
+    agent.obstacles[GPU_A] = "Replace it."
+    fleet.pod("train-0")
+    async with fleet.running() as controller:
+        fault = fleet.fault(31)
+        await fleet.time.pass_by(0.1)
+        await fleet.settled(controller, fault, S.FENCED)
+        agent.busy = True
+        fleet.remove_pod("train-0")
+        await fleet.go(controller, rounds=8)
+        case = fleet.case(fault)
+        assert (case.state, case.because) == (
+            S.VACATED,
+            "The GPU is free, and it is being drained; it cannot be reset: Replace it.",
+        )
+        agent.busy = False
+        case = await fleet.settled(controller, fault, S.PARKED)
+    assert case.because == "It is not known to be drained, and it cannot be reset: Replace it."
+    assert case.due == "Keep work off it by hand: it may not be drained. Replace it."
 
 
 def evicting(mode: Mode = Mode.REPAIR, *, deadline_seconds: float = 30.0) -> BootingFleet:

@@ -96,6 +96,8 @@ def directed_boot_lives(moves: Sequence[Move] = MOVES) -> list[Callable[[], Life
         *(partial(_evacuated, moves, boots) for boots in (2, 9)),
         partial(_evacuated, moves, 2, again=Outcome.REFUSED),
         *(partial(_isolated, moves, first) for first in (Outcome.DONE, Outcome.REFUSED)),
+        *(partial(_isolated, moves, first, obstacle="replace it") for first in (Outcome.DONE, Outcome.FAILED)),
+        partial(_isolated, moves, Outcome.REFUSED, obstacle="reboot the node", lost=True),
         *(partial(_cut_together, moves, drain) for drain in (Outcome.DONE, Outcome.REFUSED)),
         lambda: _waiting(moves),
         *(partial(_tried_again, moves, kind) for kind in (EffectKind.PAUSE, EffectKind.VERIFY)),
@@ -128,9 +130,9 @@ def _evacuated(moves: Sequence[Move], boots: int, *, again: Outcome = Outcome.DO
     return life.play(replace(a_scene(reach=ON_A_CLUSTER), node=NodeSight(told=last)))
 
 
-def _isolated(moves: Sequence[Move], first: Outcome) -> Life:
+def _isolated(moves: Sequence[Move], first: Outcome, **sight: Any) -> Life:
     """Return a life that is not repaired, whose drain has an outcome only after its work is gone."""
-    free = a_scene(level=Level.P1, reach=ON_A_CLUSTER, mode=Mode.ISOLATE)
+    free = a_scene(level=Level.P1, reach=ON_A_CLUSTER, mode=Mode.ISOLATE, **sight)
     life = Life(case=a_case(level=Level.P1), moves=moves).see(free)
     while life.end(Outcome.DONE, at=0.0) is not None:
         pass

@@ -1,9 +1,19 @@
 """The questions that the table asks about the drain: whether it stands, is under way, or does not and never will."""
 
 from gpuward.isolation.boot_conditions import is_left, is_lifted, is_over
-from gpuward.isolation.conditions import held, isolating, settled, urgent
+from gpuward.isolation.conditions import held, isolating, obstructed, settled, urgent
 from gpuward.model.case import Case, EffectKind, Outcome
 from gpuward.model.scene import Scene
+
+
+def obstructed_while_draining(case: Case, scene: Scene) -> bool:
+    """Return whether a GPU that is there cannot be reset, and what becomes of its drain is not known yet."""
+    return obstructed(case, scene) and not scene.gpu.lost and _is_draining(case)
+
+
+def obstructed_undrained(case: Case, scene: Scene) -> bool:
+    """Return whether a GPU that is there cannot be reset, and the drain does not stand; no work gets to a lost one."""
+    return obstructed(case, scene) and not scene.gpu.lost and _is_undrained(case, scene)
 
 
 def isolating_while_draining(case: Case, scene: Scene) -> bool:

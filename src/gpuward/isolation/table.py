@@ -195,6 +195,20 @@ MOVES: tuple[Move, ...] = (
     Move(S.VACATED, when.held, S.EVACUATING, say="Work holds the GPU again."),
     Move(
         S.VACATED,
+        drain.obstructed_while_draining,
+        S.VACATED,
+        say="The GPU is free, and it is being drained; it cannot be reset: {obstacle}",
+    ),
+    Move(
+        S.VACATED,
+        drain.obstructed_undrained,
+        S.PARKED,
+        (E.RESTORE,),
+        say="It is not known to be drained, and it cannot be reset: {obstacle}",
+        due="Keep work off it by hand: it may not be drained. {obstacle}",
+    ),
+    Move(
+        S.VACATED,
         when.obstructed,
         S.PARKED,
         (E.RESTORE,),
