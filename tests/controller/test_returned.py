@@ -10,7 +10,7 @@ from gpuward.controller.returned import owed_again
 from gpuward.controller.views import gpu_node_view
 from gpuward.isolation.budget import Budget
 from gpuward.model.case import ON_A_SERVER, Case, CaseState, EffectKind, Mode, Outcome
-from gpuward.model.objects.gpu_node import GpuState
+from gpuward.model.objects.gpu_node import GpuState, OrderAnswer
 from gpuward.model.resource import GPU_NODES, NODES
 from gpuward.sim.fleet.mortal import Died, MortalCluster
 from tests.controller.fleet import REPAIRING, Fleet
@@ -240,6 +240,21 @@ async def test_an_undrain_that_does_not_succeed_is_tried_once_and_told_with_its_
         await fleet.go(controller, rounds=6)
         assert len(fleet.told.happenings) == told + 1, "and never again"
         assert controller.newest.troubles == ()
+    assert fleet.orders() == []
+
+
+async def test_an_agent_that_tried_it_when_nobody_heard_its_answer_is_ordered_it_anew() -> None:
+    fleet = a_fleet()
+    agent = fleet.agents["gpu-1"]
+    async with fleet.running() as controller:
+        case = await left(fleet, controller)
+        for effect in case.effects:  # it knows each of these, and does none of them again
+            agent.answers[f"{case.id}.{effect.number}"] = OrderAnswer(
+                f"{case.id}.{effect.number}", Outcome.FAILED, fleet.time.now(), "nvidia-smi: the GPU was in use"
+            )
+        comes_back(fleet)
+        await fleet.go(controller, rounds=8)
+    assert agent.drained == set()
     assert fleet.orders() == []
 
 

@@ -107,8 +107,13 @@ def _ended_at(case: Case, effect: Effect, looked: Looked) -> float:
 
 
 def order_id(case: Case, effect: Effect) -> str:
-    """Return by what an order to an agent is known, whoever gives it and however often."""
-    return f"{case.id}.{effect.number}"
+    """Return by what an order to an agent is known, whoever gives it and however often.
+
+    An undo that nobody did is another order when it is given again: the first may have reached its agent, which
+    does none twice, and answers none that was taken away.
+    """
+    again = ".again" if effect.why == GONE else ""
+    return f"{case.id}.{effect.number}{again}"
 
 
 def wanted_value(cases: Sequence[Case], terms: Terms) -> str | None:

@@ -1,6 +1,6 @@
 """Marks that were taken for undone because their node had left the cluster, and stand when it is there again.
 
-The case has ended by then. Its own order to undo is given once more, under its own name: to lift a drain as long as the
+The case has ended by then. Its own order to undo is given once more, under another name: to lift a drain as long as the
 agent says that gpuward has the GPU drained, and to start what was stopped once, both on the boot of the mark alone.
 What came of it is written in the case, which ends that. An agent says of no drain that it is gpuward's where it knows
 that a person has set it; of one that a person set again on the same boot, after gpuward's was lifted by hand, it may.
