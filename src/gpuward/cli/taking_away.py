@@ -7,6 +7,7 @@ Each step may be done again: a run that was cut short is finished by the next.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from gpuward.cli.manifests import manifests
@@ -119,7 +120,7 @@ async def _end_programs(
 
 async def _unmark_nodes(cluster: Cluster, taken: Taken) -> None:
     found = await cluster.list(NODES, project=lambda node: name_of(node) if is_marked(node) else None)
-    await _each([name for name in found.items if name], lambda name: _unmark_node(cluster, name, taken))
+    await _each([name for name in found.items if name], partial(_unmark_node, cluster), taken)
 
 
 async def _unmark_node(cluster: Cluster, name: str, taken: Taken) -> None:
@@ -158,7 +159,7 @@ async def _take_marks(cluster: Cluster, node: Mapping[str, Any], taken: Taken) -
 
 async def _unnotice_pods(cluster: Cluster, taken: Taken) -> None:
     found = await cluster.list(PODS, labels=CHECKPOINT, project=_noticed)
-    await _each([pod for pod in found.items if pod], lambda pod: _unnotice_pod(cluster, pod, taken))
+    await _each([pod for pod in found.items if pod], partial(_unnotice_pod, cluster), taken)
 
 
 def _noticed(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -195,18 +196,21 @@ async def _deleted(cluster: Cluster, one: Mapping[str, Any], taken: Taken) -> No
         taken.gone.append(f"{one['kind']} {name_of(one)}")
 
 
-async def _each(names: Sequence[_T], work: Callable[[_T], Awaitable[None]]) -> None:
-    """Do the work for each, some at a time; the first error ends it."""
-    room = asyncio.Semaphore(AT_ONCE)
+async def _each(names: Sequence[_T], work: Callable[[_T, Taken], Awaitable[None]], taken: Taken) -> None:
+    """Do the work for each, some at a time, and put down what came of it in their order; the first error ends it."""
+    room, came = asyncio.Semaphore(AT_ONCE), [Taken() for _ in names]
 
-    async def one(name: _T) -> None:
+    async def one(name: _T, so_far: Taken) -> None:
         async with room:
-            await work(name)
+            await work(name, so_far)
 
     try:
         async with asyncio.TaskGroup() as group:
-            for name in names:
-                group.create_task(one(name))
+            for name, so_far in zip(names, came, strict=True):
+                group.create_task(one(name, so_far))
+        for so_far in came:
+            taken.gone += so_far.gone
+            taken.left += so_far.left
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from errors  # people read one sentence
 

@@ -174,7 +174,7 @@ class ControlPlane:
     def start(self, part: Part, *flags: str) -> None:
         """Start a part and wait until it is ready; raise NotReady when it does not become so."""
         assert part not in self._running, f"{part} runs already"
-        known = self.site.ports.get(part)
+        known = self.site.ports.get(part) if part in FIRST else None  # the addresses of these are told to others
         for left in reversed(range(_TRIES)):
             self.site.ports[part] = known or _free_port()
             try:
@@ -183,6 +183,7 @@ class ControlPlane:
                 # Between the look for a free port and its use someone else may take it.
                 if not left or _TAKEN not in spawn.last_lines(self.site.log(part)):
                     raise
+                time.sleep(_TICK_SECONDS)
         raise AssertionError("the last try returns or raises")
 
     def end(self, part: Part) -> None:
