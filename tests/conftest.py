@@ -35,9 +35,13 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Let the collector of garbage not go again and again through thousands of tests that stay until the end."""
+    """Let the collector of garbage not go again and again through thousands of tests that stay until the end.
+
+    Seldom through what they make, too: a pretend fleet is a tenth faster for it.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(scope="session")
