@@ -112,12 +112,14 @@ def _paused(server: Server) -> bool:
 def test_the_storms_are_storms(tmp_path: Path) -> None:
     states: set[CaseState] = set()
     outcomes: set[tuple[EffectKind, Outcome]] = set()
+    all_states = set(CaseState) - {CaseState.SUSPECT, CaseState.WITHDRAWN}
+    resets = {(EffectKind.RESET, Outcome.REFUSED), (EffectKind.RESET, Outcome.DONE)}
     for seed in range(40):
         folder = tmp_path / str(seed)
         folder.mkdir()
         server = lived(seed, folder)
         states |= {CaseState(one["to"]) for one in server.journal() if one["what"] == "moved"}
         outcomes |= {(effect.kind, effect.outcome) for case in server.cases() for effect in case.effects}
-    assert states >= set(CaseState) - {CaseState.SUSPECT, CaseState.WITHDRAWN}
-    assert (EffectKind.RESET, Outcome.REFUSED) in outcomes
-    assert (EffectKind.RESET, Outcome.DONE) in outcomes
+        if states >= all_states and outcomes >= resets:
+            return
+    assert (states, outcomes & resets) == (all_states, resets), "of forty none came to that"

@@ -335,7 +335,7 @@ async def _lived_on(fleet: BootingFleet, cluster: Any) -> str:
 @pytest.mark.long
 @pytest.mark.no_cover
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("what", [EffectKind.DRAIN, EffectKind.PAUSE, EffectKind.RESET, EffectKind.VERIFY])
+@pytest.mark.parametrize("what", [EffectKind.PAUSE, EffectKind.RESET])
 async def test_killed_at_every_call_while_the_node_boots_it_ends_as_ever(
     what: EffectKind,
     after: bool,  # noqa: FBT001  a row
