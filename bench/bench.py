@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_rows import agent_rows
-from cluster_rows import cluster_rows
 from ring import DEVICE, kmsg_writer, why_no_kmsg
 
 LINES = 2_000_000
@@ -60,12 +59,19 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md too")
     parser.add_argument("--lines", type=int, default=LINES, help=f"lines of the generated log (default: {LINES})")
     asked = parser.parse_args()
-    rows = [*scan_rows(asked.lines), *kmsg_rows(), *agent_rows(), *cluster_rows(), *sim_rows()]
+    rows = [*scan_rows(asked.lines), *kmsg_rows(), *agent_rows(), *_cluster_rows(), *sim_rows()]
     table = ["| what | measured | target |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
     sys.stdout.write("\n".join(table) + "\n")
     if asked.write:
         PAGE.write_text("\n".join([*_heading(), *table, ""]), encoding="utf-8")
     return 0
+
+
+def _cluster_rows() -> Iterator[tuple[str, str, str]]:
+    """Measure on a control plane. What that loads is not loaded before: a child starts with its parent's memory."""
+    from cluster_rows import cluster_rows  # noqa: PLC0415  as it says
+
+    return cluster_rows()
 
 
 def scan_rows(lines: int) -> Iterator[tuple[str, str, str]]:
