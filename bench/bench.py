@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_rows import agent_rows
+from figures import quantiles
 from ring import DEVICE, kmsg_writer, why_no_kmsg
 
 LINES = 2_000_000
@@ -156,9 +157,8 @@ def kmsg_rows() -> Iterator[tuple[str, str, str]]:
     if why_not:
         sys.stderr.write(f"kernel line -> verdict is not measured: {why_not}\n")
         return
-    delays = sorted(_kmsg_delays())
-    p50 = delays[len(delays) // 2] * 1000
-    p99 = delays[int(len(delays) * 0.99)] * 1000
+    delays = list(_kmsg_delays())
+    p50, p99 = (seconds * 1000 for seconds in quantiles(delays))
     yield (
         f"line in the real /dev/kmsg -> verdict of watch, {len(delays)} lines (ms)",
         f"p50 {p50:.1f}, p99 {p99:.1f}",

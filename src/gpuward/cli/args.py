@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Sequence
 
 from gpuward import __version__
+from gpuward.cli.command_args import add_command
 from gpuward.cli.controller_args import add_controller, add_kubeconfig
 from gpuward.cli.desk_args import add_desk
 from gpuward.cli.install_args import add_install
@@ -120,21 +121,8 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, **texts: str
-) -> argparse.ArgumentParser:
-    return commands.add_parser(
-        name,
-        help=texts["brief"],
-        description=texts["text"],
-        epilog=texts["end"],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-
-
 def _add_scan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    scan = _command(commands, "scan", brief="read kernel logs and judge every fault", text=_SCAN, end=_SCAN_END)
+    scan = add_command(commands, "scan", brief="read kernel logs and judge every fault", text=_SCAN, end=_SCAN_END)
     scan.add_argument("files", nargs="*", metavar="FILE", help="a log, or - for standard input (default: -)")
     scan.add_argument("--json", action="store_true", help="one JSON object a fault (with --lines: a line)")
     scan.add_argument("--lines", action="store_true", help="every recognised line, before they are merged into faults")
@@ -160,7 +148,7 @@ def _add_scan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
 
 
 def _add_watch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    watch = _command(commands, "watch", brief="follow this machine's kernel log", text=_WATCH, end=_WATCH_END)
+    watch = add_command(commands, "watch", brief="follow this machine's kernel log", text=_WATCH, end=_WATCH_END)
     watch.add_argument(
         "--kernel-log",
         metavar="LOG",
@@ -180,7 +168,7 @@ def _add_watch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    explain = _command(commands, "explain", brief="say what a code or line means", text=_EXPLAIN, end=_EXPLAIN_END)
+    explain = add_command(commands, "explain", brief="say what a code or line means", text=_EXPLAIN, end=_EXPLAIN_END)
     explain.add_argument(
         "what", nargs="?", metavar="WHAT", help="a code, a fault kind, a rule, or a log line in quotes"
     )
@@ -190,7 +178,7 @@ def _add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _add_agent(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    agent = _command(commands, "agent", brief="take faulty GPUs out and back", text=_AGENT, end=_AGENT_END)
+    agent = add_command(commands, "agent", brief="take faulty GPUs out and back", text=_AGENT, end=_AGENT_END)
     agent.add_argument("--standalone", action="store_true", help="work on this server alone, without a cluster")
     add_kubeconfig(agent)
     agent.add_argument(

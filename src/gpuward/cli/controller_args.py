@@ -3,6 +3,7 @@
 import argparse
 import re
 
+from gpuward.cli.command_args import add_command
 from gpuward.model.case import Mode
 from gpuward.model.resource import OWN_NAMESPACE
 
@@ -37,13 +38,8 @@ def add_namespace(command: argparse.ArgumentParser, said: str = "gpuward's own n
 
 def add_controller(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command to a parser."""
-    controller = commands.add_parser(
-        "controller",
-        help="the loop of a cluster",
-        description=_CONTROLLER,
-        epilog=_CONTROLLER_END,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    controller = add_command(
+        commands, "controller", brief="the loop of a cluster", text=_CONTROLLER, end=_CONTROLLER_END
     )
     add_kubeconfig(controller)
     controller.add_argument(

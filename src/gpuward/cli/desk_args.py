@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable
 
+from gpuward.cli.command_args import add_command
 from gpuward.cli.controller_args import add_namespace
 from gpuward.model.case import Mode
 
@@ -74,22 +75,24 @@ def add_desk(
 
 
 def _add_looks(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", state_dir: str) -> None:
-    status = _command(commands, "status", brief="how the agent or the fleet is", text=_STATUS + _WHOM, end=_STATUS_END)
+    status = add_command(
+        commands, "status", brief="how the agent or the fleet is", text=_STATUS + _WHOM, end=_STATUS_END
+    )
     _add_whom(status, state_dir)
-    why = _command(commands, "why", brief="the whole story of a case", text=_WHY + _WHOM, end=_ASKED)
+    why = add_command(commands, "why", brief="the whole story of a case", text=_WHY + _WHOM, end=_ASKED)
     why.add_argument("name", metavar="NAME", help="a GPU by number, address or UUID, or a case; on a cluster see above")
     why.add_argument(
         "--ticket", action="store_true", help="on a cluster, what a person needs who takes over: the text of a ticket"
     )
     _add_whom(why, state_dir)
     end = f"exit code: 0 answered; {_OF_CLUSTER}"
-    cases = _command(commands, "cases", brief="the cases of a cluster", text=_CASES, end=end)
+    cases = add_command(commands, "cases", brief="the cases of a cluster", text=_CASES, end=end)
     cases.add_argument("--all", action="store_true", help="those that have ended too")
     cases.add_argument("--node", metavar="NAME", help="only those of a node")
     _add_cluster(cases)
-    nodes = _command(commands, "nodes", brief="the GPU servers of a cluster", text=_NODES, end=end)
+    nodes = add_command(commands, "nodes", brief="the GPU servers of a cluster", text=_NODES, end=end)
     _add_cluster(nodes)
-    report = _command(commands, "report", brief="what came of the faults of a while", text=_REPORT, end=end)
+    report = add_command(commands, "report", brief="what came of the faults of a while", text=_REPORT, end=end)
     report.add_argument(
         "--since", metavar="TIME", default="7d", help="from when: 2026-11-30, '2026-11-30 03:12', 2h (default: 7d)"
     )
@@ -99,21 +102,21 @@ def _add_looks(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", 
 def _add_orders(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]", state_dir: str, seconds: Seconds
 ) -> None:
-    approve = _command(commands, "approve", brief="let a case of a cluster go ahead", text=_APPROVE, end=_ORDERED)
+    approve = add_command(commands, "approve", brief="let a case of a cluster go ahead", text=_APPROVE, end=_ORDERED)
     approve.add_argument("name", metavar="CASE", help="the case")
     _add_word(approve, seconds)
     _add_cluster(approve)
-    off = _command(commands, "off", brief="say that a lost node is off", text=_OFF, end=_ORDERED)
+    off = add_command(commands, "off", brief="say that a lost node is off", text=_OFF, end=_ORDERED)
     off.add_argument("name", metavar="CASE", help="the case of the node")
     _add_word(off, seconds)
     _add_cluster(off)
     named = "a GPU by number, address or UUID, or a case; on a cluster a case"
-    release = _command(
+    release = add_command(
         commands, "release", brief="undo every mark of a case and close it", text=_RELEASE + _WHOM, end=_ORDERED
     )
     release.add_argument("name", nargs="?", metavar="NAME", help=f"{named} or a node")
     release.add_argument("--all", action="store_true", help="every open case of the agent of this server")
-    retry = _command(
+    retry = add_command(
         commands, "retry", brief="try the repair of a parked case again", text=_RETRY + _WHOM, end=_ORDERED
     )
     retry.add_argument("name", nargs="?", metavar="NAME", help=named)
@@ -127,17 +130,17 @@ def _add_orders(
 
 def _add_pauses(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     end = f"exit code: 0 it is so now; {_OF_CLUSTER}"
-    pause = _command(commands, "pause", brief="isolate nothing new on a cluster", text=_PAUSE, end=end)
+    pause = add_command(commands, "pause", brief="isolate nothing new on a cluster", text=_PAUSE, end=end)
     _add_reason(pause)
     _add_cluster(pause)
-    resume = _command(commands, "resume", brief="end the pause", text=_RESUME, end=end)
+    resume = add_command(commands, "resume", brief="end the pause", text=_RESUME, end=end)
     _add_cluster(resume)
 
 
 def _add_drill(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]", state_dir: str, seconds: Seconds
 ) -> None:
-    drill = _command(commands, "drill", brief="rehearse a fault, harmlessly", text=_DRILL + _WHOM, end=_DRILL_END)
+    drill = add_command(commands, "drill", brief="rehearse a fault, harmlessly", text=_DRILL + _WHOM, end=_DRILL_END)
     drill.add_argument("node", nargs="?", metavar="NODE", help="the node, on a cluster only")
     drill.add_argument("gpu", metavar="GPU", help="a GPU by number, address or UUID")
     drill.add_argument("code", metavar="CODE", help="the Xid, such as 79")
@@ -196,16 +199,3 @@ def _add_cluster(command: argparse.ArgumentParser, *, said: str = ONLY_CLUSTER) 
     add_namespace(command, "gpuward's own namespace there")
     command.add_argument("--timezone", metavar="ZONE", help="zone of times shown (default: this machine's)")
     command.add_argument("--json", action="store_true", help="the answer as one JSON object")
-
-
-def _command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, **texts: str
-) -> argparse.ArgumentParser:
-    return commands.add_parser(
-        name,
-        help=texts["brief"],
-        description=texts["text"],
-        epilog=texts["end"],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )

@@ -1,10 +1,14 @@
 """The words of `gpuward install`, `uninstall` and `preflight`, apart from them so that a parser costs nothing else."""
 
-import argparse
+from typing import TYPE_CHECKING
 
+from gpuward.cli.command_args import add_command
 from gpuward.cli.controller_args import add_namespace
 from gpuward.cli.desk_args import ONLY_CLUSTER
 from gpuward.model.case import Mode
+
+if TYPE_CHECKING:
+    import argparse
 
 _INSTALL = """\
 Print everything that gpuward needs in a Kubernetes cluster, in the order in which it is applied: namespace, kinds of
@@ -51,7 +55,7 @@ examples:
 
 def add_install(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the commands to a parser."""
-    install = _command(commands, "install", brief="print what a cluster needs", text=_INSTALL, end=_INSTALL_END)
+    install = add_command(commands, "install", brief="print what a cluster needs", text=_INSTALL, end=_INSTALL_END)
     install.add_argument(
         "--image", metavar="IMAGE", help="the image of agents and controllers (default: gpuward:VERSION)"
     )
@@ -67,7 +71,9 @@ def add_install(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         help="let the controller make privileged Jobs that reboot nodes (default: where the settings enable it)",
     )
     install.add_argument("--json", action="store_true", help="one JSON object, a List, instead of YAML")
-    uninstall = _command(commands, "uninstall", brief="take gpuward off a cluster", text=_UNINSTALL, end=_UNINSTALL_END)
+    uninstall = add_command(
+        commands, "uninstall", brief="take gpuward off a cluster", text=_UNINSTALL, end=_UNINSTALL_END
+    )
     uninstall.add_argument(
         "--kubeconfig", metavar="FILE", help="how to reach the cluster (default: $KUBECONFIG, else ~/.kube/config)"
     )
@@ -77,7 +83,7 @@ def add_install(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     uninstall.add_argument(
         "--json", action="store_true", help="what was taken away, and what stays, as one JSON object"
     )
-    preflight = _command(
+    preflight = add_command(
         commands, "preflight", brief="what would go wrong on a cluster", text=_PREFLIGHT, end=_PREFLIGHT_END
     )
     preflight.add_argument(
@@ -93,16 +99,3 @@ def add_install(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         command.add_argument("--cluster", action="store_true", help=ONLY_CLUSTER)
     for command in (install, uninstall, preflight):
         add_namespace(command)
-
-
-def _command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, *, brief: str, text: str, end: str
-) -> argparse.ArgumentParser:
-    return commands.add_parser(
-        name,
-        help=brief,
-        description=text,
-        epilog=end,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )

@@ -1,6 +1,11 @@
 """The words of `gpuward qualify` on the command line, apart from the command so that a parser costs nothing else."""
 
-import argparse
+from typing import TYPE_CHECKING
+
+from gpuward.cli.command_args import add_command
+
+if TYPE_CHECKING:
+    import argparse
 
 _TEXT = """\
 Find out on an idle card whether draining and resetting work here as gpuward believes: it is drained, looked for,
@@ -22,13 +27,8 @@ examples:
 
 def add_qualify(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", *, state_dir: str) -> None:
     """Add the command to a parser. `state_dir` is the state folder where none is named."""
-    qualify = commands.add_parser(
-        "qualify",
-        help="prove on an idle GPU that drain and reset work here",
-        description=_TEXT,
-        epilog=_END,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    qualify = add_command(
+        commands, "qualify", brief="prove on an idle GPU that drain and reset work here", text=_TEXT, end=_END
     )
     qualify.add_argument("gpu", metavar="GPU", help="an idle GPU by number, address or UUID")
     qualify.add_argument(

@@ -2,6 +2,7 @@
 
 import argparse
 
+from gpuward.cli.command_args import add_command
 from gpuward.model.case import Mode
 
 MOST_SEED = 10**18 - 1
@@ -26,14 +27,7 @@ examples:
 
 def add_sim(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command to a parser."""
-    sim = commands.add_parser(
-        "sim",
-        help="run a pretend fleet",
-        description=_SIM,
-        epilog=_SIM_END,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    sim = add_command(commands, "sim", brief="run a pretend fleet", text=_SIM, end=_SIM_END)
     sim.add_argument("act", metavar="run", choices=["run"], help="what to do: run")
     sim.add_argument("--seed", metavar="N", type=_seed, default=1, help="what fixes everything (default: 1)")
     sim.add_argument("--nodes", metavar="N", type=_nodes, default=16, help="how many nodes (default: 16)")
