@@ -63,13 +63,17 @@ def a_scene(**changes: Any) -> Scene:
         probation_seconds=PROBATION_SECONDS,
     )
     for name, value in changes.items():
-        if name in {"level", "parks", "cleared", "over", "idle_reason"}:
-            scene = replace(scene, fault=replace(scene.fault, **{name: value}))
-        elif name in {"work", "display", "present", "lost"}:
-            scene = replace(scene, gpu=replace(scene.gpu, **{name: value}))
-        else:
-            scene = replace(scene, **{name: value})
+        scene = _with(scene, name, value)
     return scene
+
+
+def _with(scene: Scene, name: str, value: Any) -> Scene:
+    """Return the scene with another value, which may be one of its fault or its GPU."""
+    if name in {"level", "parks", "cleared", "over", "idle_reason"}:
+        return replace(scene, fault=replace(scene.fault, **{name: value}))
+    if name in {"work", "display", "present", "lost"}:
+        return replace(scene, gpu=replace(scene.gpu, **{name: value}))
+    return replace(scene, **{name: value})
 
 
 @dataclass
@@ -150,24 +154,23 @@ def chance_life(seed: int, *, moves: Sequence[Move] = MOVES, steps: int = 40) ->
 def _changed(scene: Scene, chance: random.Random) -> Scene:
     if chance.random() < 0.5:
         return scene
-    return chance.choice(
+    name, value = chance.choice(
         [
-            replace(scene, mode=chance.choice(list(Mode))),
-            replace(scene, gpu=replace(scene.gpu, work=chance.choice([(), (), ("train (7)",), None]))),
-            replace(scene, gpu=replace(scene.gpu, display=chance.random() < 0.1)),
-            replace(scene, brake=chance.choice(["", "", "too many"])),
-            replace(scene, budget=chance.choice(["", "", "one at a time"])),
-            replace(scene, obstacle=chance.choice(["", "", "reboot the node"])),
-            replace(scene, relapse=chance.choice(["", "", "Xid 48"])),
-            replace(scene, overtaken=chance.choice(["", "", "Xid 79"])),
-            replace(scene, fault=replace(scene.fault, cleared=chance.random() < 0.1)),
-            replace(scene, fault=replace(scene.fault, over=chance.random() < 0.3)),
-            replace(
-                scene, fault=replace(scene.fault, level=max(scene.fault.level, chance.choice([Level.P0, Level.P1])))
-            ),
-            replace(scene, fault=replace(scene.fault, idle_reason=chance.choice(["", "", "", "too old"]))),
+            ("mode", chance.choice(list(Mode))),
+            ("work", chance.choice([(), (), ("train (7)",), None])),
+            ("display", chance.random() < 0.1),
+            ("brake", chance.choice(["", "", "too many"])),
+            ("budget", chance.choice(["", "", "one at a time"])),
+            ("obstacle", chance.choice(["", "", "reboot the node"])),
+            ("relapse", chance.choice(["", "", "Xid 48"])),
+            ("overtaken", chance.choice(["", "", "Xid 79"])),
+            ("cleared", chance.random() < 0.1),
+            ("over", chance.random() < 0.3),
+            ("level", max(scene.fault.level, chance.choice([Level.P0, Level.P1]))),
+            ("idle_reason", chance.choice(["", "", "", "too old"])),
         ]
     )
+    return _with(scene, name, value)
 
 
 def _around(scene: Scene, case: Case, chance: random.Random) -> Scene:

@@ -1,7 +1,7 @@
 """An agent as a real process over a pretend server whose state outlives it, killed (SIGKILL) at any call of any port.
 
-The server stands in a file that is replaced at every call, so what a call did stays done when its caller dies; the
-state folder, the journal and the evidence are the real ones. Time is pretended, so a life of minutes takes moments.
+The server is put into a file as the last thing before its agent dies, so what a call did stays done; the state folder,
+the journal and the evidence are the real ones. Time is pretended, so a life of minutes takes moments.
 """
 
 import hashlib
@@ -26,6 +26,7 @@ from gpuward.agent.standalone import Standalone
 from gpuward.agent.watch import Outside
 from gpuward.isolation.brake import Brake
 from gpuward.isolation.merge import Merger
+from gpuward.isolation.terms import Terms
 from gpuward.model.case import ENDED, Case, CaseState, Mode, Order
 from gpuward.model.node import GpuHolder
 from gpuward.model.signal import Gap, Signal
@@ -161,6 +162,8 @@ class Fate:
     """Counts the moments before and after each call of a port; at `deadly` of them the process is killed."""
 
     deadly: int | None = None
+    last: Callable[[], None] = lambda: None
+    """What is done in the world at the moment of the kill: it outlives the process."""
     passed: int = 0
     names: list[str] = field(default_factory=list)
     surprises: dict[str, Callable[[], None]] = field(default_factory=dict)
@@ -169,6 +172,7 @@ class Fate:
     def meet(self, name: str) -> None:
         """Pass a moment, or die there."""
         if self.passed == self.deadly:
+            self.last()
             os.kill(os.getpid(), signal.SIGKILL)
         self.passed += 1
         self.names.append(name)
@@ -180,11 +184,10 @@ class Fate:
 class _Mortal:
     """A port whose every call may be the last thing its caller does; what it did stays done."""
 
-    def __init__(self, port: Any, name: str, *, fate: Fate, keep: Callable[[], None]) -> None:
+    def __init__(self, port: Any, name: str, fate: Fate) -> None:
         self._port = port
         self._name = name
         self._fate = fate
-        self._keep = keep
 
     def __getattr__(self, method: str) -> Any:
         call = getattr(self._port, method)
@@ -194,7 +197,6 @@ class _Mortal:
             try:
                 return call(*words, **named)
             finally:
-                self._keep()
                 self._fate.meet(f"after {self._name}.{method}")
 
         return lived
@@ -206,6 +208,8 @@ class Server:
 
     folder: Path
     scenario: Scenario
+    terms: Terms = field(default_factory=terms)
+    """What verdicts depend on, read here, so that no agent reads the book anew."""
     agents: int = 0
 
     @property
@@ -286,12 +290,10 @@ class Server:
         end = BOOT_SECONDS + self.scenario.seconds
 
         def keep() -> None:
-            fresh = self.folder / "world.new"
-            fresh.write_bytes(pickle.dumps(world))
-            fresh.replace(self.folder / "world")
+            (self.folder / "world").write_bytes(pickle.dumps(world))
 
         def mortal(port: Any, name: str) -> Any:
-            return _Mortal(port, name, fate=fate, keep=keep)
+            return _Mortal(port, name, fate)
 
         chronicle = JsonLines(str(self.state / "journal.jsonl"))
         agent = Standalone(
@@ -302,7 +304,7 @@ class Server:
                 clock=world.clock,
                 store=mortal(JsonFile(str(self.state / "watch.json")), "place"),
             ),
-            lambda: Merger(terms()),
+            lambda: Merger(self.terms),
             tools=Tools(
                 driver=mortal(world, "driver"),
                 holders=mortal(world, "holders"),
@@ -324,6 +326,7 @@ class Server:
             node="gpu-1",
         )
 
+        fate.last = keep
         fate.surprises[self.scenario.release_during] = lambda: agent.order(Ordered(GPU_A, Order.RELEASE))
         fate.surprises[self.scenario.holder_during] = lambda: world.come(0, 5.0)
 
@@ -332,6 +335,7 @@ class Server:
             return world.clock.monotonic() >= end
 
         agent.run(stopped)
+        keep()
 
     def _release(self, agent: Standalone, clock: PretendClock) -> None:
         """Be a person who lets go what is parked, from some moment on."""

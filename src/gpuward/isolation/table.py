@@ -368,12 +368,12 @@ def moves_from(state: CaseState, moves: Iterable[Move] = MOVES, *, case: Case | 
     """
     if state in ENDED:
         return
-    yield Move(state, when.overtaken, S.WITHDRAWN, say="A real fault came, {overtaken}: the drill is over.", of=Of.ANY)
-    yield from _release_of(state)
+    yield from _BEFORE_ALL[state]
     yield from (move for move in moves if move.state is state and (case is None or move.of.takes(case)))
 
 
-def _release_of(state: CaseState) -> Iterator[Move]:
+def _before_all(state: CaseState) -> Iterator[Move]:
+    yield Move(state, when.overtaken, S.WITHDRAWN, say="A real fault came, {overtaken}: the drill is over.", of=Of.ANY)
     yield Move(state, when.released_unmarked, S.CLOSED, say="Released by a person; no mark is left.")
     yield Move(
         state,
@@ -384,3 +384,7 @@ def _release_of(state: CaseState) -> Iterator[Move]:
     )
     yield Move(state, when.released_marked, state, UNDO, say="Released by a person: every mark is to be undone.")
     yield Move(state, when.released, state, say="Released by a person: the undoing is under way.")
+
+
+_BEFORE_ALL = {state: tuple(_before_all(state)) for state in CaseState}
+"""The rows that every state has, before its own."""
