@@ -5,9 +5,8 @@ limits as rows here, so that those types know nothing of clusters.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
 from typing import Any
 
 from gpuward.model.case import Effect
@@ -64,16 +63,12 @@ class OneOf:
     """Only these members of an enumeration."""
 
     members: tuple[Enum, ...]
+    words: Mapping[str, Enum] = field(init=False, repr=False, compare=False)
+    """The members by their spelling."""
 
-    @property
-    def words(self) -> Mapping[str, Enum]:
-        """The members by their spelling."""
-        return _words_of(self.members)
-
-
-@lru_cache(maxsize=64)
-def _words_of(members: tuple[Enum, ...]) -> Mapping[str, Enum]:
-    return {str(member): member for member in members}
+    def __post_init__(self) -> None:
+        """Spell them once."""
+        object.__setattr__(self, "words", {str(member): member for member in self.members})
 
 
 @dataclass(frozen=True, slots=True)

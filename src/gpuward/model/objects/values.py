@@ -3,13 +3,13 @@
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from gpuward.model.objects.limits import Json, Name, OneOf, Text, Time, Whole
-from gpuward.model.objects.shapes import Fields, Flag, Listed, Member, Real, Shape, shape_of
+from gpuward.model.objects.shapes import Fields, Flag, Listed, Real, Shape, shape_of
 
 _T = TypeVar("_T")
 _MICRO = 1_000_000
@@ -17,6 +17,8 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 """Halves of characters, as undecodable bytes leave them: no JSON carries them."""
 _UNKNOWABLE = "?"
 _CUT = "…"
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_TO_THE_MICROSECOND = len("2026-01-01T00:00:00.000000Z")
 _FRACTION = re.compile(r"(\.[0-9]{6})[0-9]+")
 
 
@@ -50,23 +52,15 @@ def _written_fields(shape: Fields, value: Any, where: str) -> dict[str, Any]:
 
 
 def _written(shape: Shape, value: Any, where: str) -> Any:
-    written = value
-    match shape:
-        case Fields():
-            return _written_fields(shape, value, where)
-        case Listed(each, items):
-            kept = value[-items.most :] if items.drops else value
-            written = [_written(each, one, f"{where}[{number}]") for number, one in enumerate(kept)]
-        case Text(most):
-            written = _cut(_whole_characters(value), most)
-        case Json(most):
-            written = _json(value, most)
-        case OneOf():
-            written = str(value)
-        case Time():
-            written = _spelled_time(value, where)
+    write_it = _WRITERS.get(type(shape))
+    written = value if write_it is None else write_it(shape, value, where)
     _check(shape, written, where)
     return written
+
+
+def _written_items(shape: Listed, value: Any, where: str) -> list[Any]:
+    kept = value[-shape.items.most :] if shape.items.drops else value
+    return [_written(shape.each, one, f"{where}[{number}]") for number, one in enumerate(kept)]
 
 
 def _read_fields(shape: Fields, value: Any, where: str) -> Any:
@@ -74,67 +68,47 @@ def _read_fields(shape: Fields, value: Any, where: str) -> Any:
         raise ObjectError(f"{where} is no object but {_shown(value)}")
     told = {}
     for member in shape.members:
-        told[member.name] = _read_member(member, value.get(member.spelled), _within(where, member.spelled))
+        one = value.get(member.spelled)
+        if one is not None:
+            told[member.name] = _read(member.shape, one, _within(where, member.spelled))
+        elif member.required:
+            raise ObjectError(f"{_within(where, member.spelled)} is missing")
+        else:
+            told[member.name] = member.default
     try:
         return shape.of(**told)
     except ValueError as error:
         raise ObjectError(f"{where}: {error}") from error
 
 
-def _read_member(member: Member, value: Any, where: str) -> Any:
-    if value is not None:
-        return _read(member.shape, value, where)
-    if member.required:
-        raise ObjectError(f"{where} is missing")
-    return member.default
-
-
 def _read(shape: Shape, value: Any, where: str) -> Any:
     _check(shape, value, where)
-    found = value
-    match shape:
-        case Fields():
-            found = _read_fields(shape, value, where)
-        case Listed(each, _):
-            found = tuple(_read(each, one, f"{where}[{number}]") for number, one in enumerate(value))
-        case Json():
-            found = _parsed(value, where)
-        case OneOf():
-            found = shape.words[value]
-        case Time():
-            found = _read_time(value, where)
-        case Real():
-            found = float(value)
-    return found
+    read_it = _READERS.get(type(shape))
+    return value if read_it is None else read_it(shape, value, where)
+
+
+def _read_items(shape: Listed, value: Any, where: str) -> tuple[Any, ...]:
+    return tuple([_read(shape.each, one, f"{where}[{number}]") for number, one in enumerate(value)])
 
 
 def _check(shape: Shape, value: Any, where: str) -> None:
     """Raise ObjectError unless a JSON value is what the API server takes for the shape."""
-    if not _fits(shape, value):
+    if not _FITS[type(shape)](shape, value):
         raise ObjectError(f"{where} must be {_wanted(shape)}, but is {_shown(value)}")
 
 
-def _fits(shape: Shape, value: Any) -> bool:
-    fits = True
-    match shape:
-        case Name(most, pattern, least):
-            # Python's `$` also lets a line end pass.
-            fits = _is_text(value, least, most) and _compiled(pattern).search(value) is not None and value[-1:] != "\n"
-        case OneOf():
-            fits = isinstance(value, str) and value in shape.words
-        case Text(most) | Json(most):
-            fits = _is_text(value, 0, most)
-        case Flag():
-            fits = isinstance(value, bool)
-        case Whole(least, most):
-            fits = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-        case Listed(_, items):
-            fits = isinstance(value, list) and len(value) <= items.most
-        case Time():
-            fits = isinstance(value, str)
-        case Real():
-            fits = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return fits
+def _is_name(shape: Name, value: Any) -> bool:
+    # Python's `$` also lets a line end pass.
+    fits = _is_text(value, shape.least, shape.most)
+    return fits and _compiled(shape.pattern).search(value) is not None and value[-1:] != "\n"
+
+
+def _is_whole(shape: Whole, value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and shape.least <= value <= shape.most
+
+
+def _is_real(_shape: Real, value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _wanted(shape: Shape) -> str:
@@ -170,7 +144,7 @@ def _is_text(value: Any, least: int, most: int) -> bool:
 
 
 def _whole_characters(text: str) -> str:
-    return _SURROGATES.sub(_UNKNOWABLE, text)
+    return text if text.isascii() else _SURROGATES.sub(_UNKNOWABLE, text)
 
 
 def _cut(text: str, most: int) -> str:
@@ -187,7 +161,7 @@ def _json(value: Mapping[str, Any], most: int) -> str:
         names.pop()
 
 
-def _parsed(text: str, where: str) -> Any:
+def _parsed(_shape: Json, text: str, where: str) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -197,7 +171,7 @@ def _parsed(text: str, where: str) -> Any:
     return value
 
 
-def _spelled_time(seconds: float, where: str) -> str:
+def _spelled_time(_shape: Time, seconds: float, where: str) -> str:
     try:
         whole = math.floor(seconds)
         micro = round((seconds - whole) * _MICRO)
@@ -207,10 +181,11 @@ def _spelled_time(seconds: float, where: str) -> str:
     return f"{moment.isoformat(timespec='microseconds')}Z"
 
 
-def _read_time(text: str, where: str) -> float:
+def _read_time(_shape: Time, text: str, where: str) -> float:
     try:
-        moment = datetime.fromisoformat(_FRACTION.sub(r"\1", text))
-        past = moment.astimezone(UTC) - datetime.fromtimestamp(0, UTC) if moment.tzinfo else None
+        moment = datetime.fromisoformat(text if len(text) <= _TO_THE_MICROSECOND else _FRACTION.sub(r"\1", text))
+        in_utc = moment if moment.tzinfo is UTC or moment.tzinfo is None else moment.astimezone(UTC)
+        past = in_utc - _EPOCH if in_utc.tzinfo else None
     except (ValueError, OverflowError) as error:
         raise ObjectError(f"{where} is no date and time: {_shown(text)}") from error
     if past is None:
@@ -224,3 +199,36 @@ def _within(where: str, name: str) -> str:
 
 def _shown(value: Any) -> str:
     return ascii(value)[:80]
+
+
+_FITS: Mapping[type, Callable[[Any, Any], bool]] = {
+    Fields: lambda _shape, _value: True,
+    Listed: lambda shape, value: isinstance(value, list) and len(value) <= shape.items.most,
+    Name: _is_name,
+    Text: lambda shape, value: _is_text(value, 0, shape.most),
+    Json: lambda shape, value: _is_text(value, 0, shape.most),
+    OneOf: lambda shape, value: isinstance(value, str) and value in shape.words,
+    Flag: lambda _shape, value: isinstance(value, bool),
+    Whole: _is_whole,
+    Time: lambda _shape, value: isinstance(value, str),
+    Real: _is_real,
+}
+"""Whether a JSON value is what the API server takes for a shape; of a record each field is looked at by itself."""
+_READERS: Mapping[type, Callable[[Any, Any, str], Any]] = {
+    Fields: _read_fields,
+    Listed: _read_items,
+    Json: _parsed,
+    OneOf: lambda shape, value, _where: shape.words[value],
+    Time: _read_time,
+    Real: lambda _shape, value, _where: float(value),
+}
+"""How what fits is read; what has no row is as it stands."""
+_WRITERS: Mapping[type, Callable[[Any, Any, str], Any]] = {
+    Fields: _written_fields,
+    Listed: _written_items,
+    Text: lambda shape, value, _where: _cut(_whole_characters(value), shape.most),
+    Json: lambda shape, value, _where: _json(value, shape.most),
+    OneOf: lambda _shape, value, _where: str(value),
+    Time: _spelled_time,
+}
+"""How a value is written before it is looked at; what has no row is as it stands."""
