@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from gpuward.controller.terms import Terms
 from gpuward.isolation.budget import Budget
 from gpuward.isolation.fleet import FleetBrake, FleetBrakes
 from gpuward.model.case import CaseState, Mode
@@ -146,3 +147,8 @@ async def test_a_node_that_changes_its_pool_goes_by_the_new_one(labels: tuple[st
         await fleet.go(controller, rounds=2)
         assert fleet.get(GPU_NODES, "gpu-0")["spec"]["mode"] == ("observe" if labels else "isolate")
         assert fleet.get(NODES, "gpu-0")["metadata"]["labels"]["pool"] == ("other" if labels else "training")
+
+
+def test_terms_that_are_changed_count_for_a_node_of_no_pool() -> None:
+    terms = replace(Terms(mode=Mode.REPAIR), probation_seconds=7.0, mode=Mode.ISOLATE)
+    assert (terms.of({}).mode, terms.of({}).probation_seconds) == (Mode.ISOLATE, 7.0)

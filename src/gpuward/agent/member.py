@@ -139,6 +139,8 @@ class Member:
         self._looked: set[str] = set()
         self._drilled: dict[str, float] = {}
         self._status: NodeStatus | None = None
+        self._seeing: Seeing | None = None
+        """What the status was told of."""
         self._urgent = False
         self._changed = False
 
@@ -354,8 +356,9 @@ class Member:
             cases=self._real(),
             answers=answers_of(self._ledger),
         )
-        status = status_of(seeing)
-        if status != self._status:
+        status = self._status if seeing == self._seeing else status_of(seeing)
+        self._seeing = seeing
+        if status is not None and status != self._status:
             self._status = status
             try:
                 self._post.send(Report(write(status), urgent=self._urgent))

@@ -1,11 +1,10 @@
 """The orders of a node as they are kept: stored before they are done, and gone on with after a crash."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from gpuward.agent.orders import Ledger, Taken, after_boot
-from gpuward.isolation.packed import pack_case, unpack_case
+from gpuward.isolation.packed import pack_case, pack_plain, unpack_case
 from gpuward.isolation.saved import SavedError
 from gpuward.model.case import Mode, Outcome
 from gpuward.ports import Refused, Store
@@ -57,7 +56,7 @@ class OrderBook:
                 "mode": mode,
                 "held": held,
                 "cases": [pack_case(case) for case in ledger.cases.values()],
-                "taken": [asdict(one) for one in ledger.taken.values()],
+                "taken": [pack_plain(one) for one in ledger.taken.values()],
                 "past": list(ledger.past),
                 "more": dict(more),
             }

@@ -16,6 +16,7 @@ from gpuward.model.objects.gpu_fault import (
     GpuFault,
     PodRef,
     gpu_fault,
+    name_of_fault,
     write_gpu_fault,
 )
 from gpuward.model.objects.values import ObjectError, write
@@ -134,7 +135,7 @@ class Outbox:
 
     def name_of(self, fault: Fault) -> str:
         """Return the name of the object of a fault."""
-        return gpu_fault(fault, self._node).head.name
+        return name_of_fault(fault, self._node)
 
     def receive(self, receipt: Receipt) -> None:
         """Take note that a version of a fault was accepted, or never will be."""

@@ -114,8 +114,9 @@ class Picture:
 
     def cases_of(self, node: str) -> list[GpuCase]:
         """Return all cases of a node but those that came late, in order of their names."""
-        late = self.late_cases_of(node)
-        return [case for case in self.cases.of(node) if case not in late]
+        found = self.cases.of(node)
+        late = late_cases(found)
+        return [case for case in found if case not in late] if late else found
 
     def late_cases_of(self, node: str) -> list[GpuCase]:
         """Return the cases of a node that came when another one worked on their GPU: they must go."""

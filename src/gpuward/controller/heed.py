@@ -6,8 +6,7 @@ A node that was broken into may tell anything, as often as it likes; it must not
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuward.controller.views import as_fault
-from gpuward.isolation.decide import acts
+from gpuward.isolation.decide import calls_for_a_case
 from gpuward.model.case import Case
 from gpuward.model.objects.gpu_fault import GpuFault
 from gpuward.model.objects.values import ObjectError
@@ -108,7 +107,10 @@ def words_of_flood(node: str, faults: int) -> str:
 
 def is_news(fault: GpuFault) -> bool:
     """Return whether a fault is to be judged, or goes on and calls for a case."""
-    return fault.is_due or (not is_over(fault) and acts(as_fault(fault)))
+    if fault.is_due:
+        return True
+    verdict = fault.spec.verdict if fault.newest is None else fault.newest.verdict
+    return not is_over(fault) and calls_for_a_case(fault.spec.kind, fault.level, waits=verdict.waits)
 
 
 def is_over(fault: GpuFault) -> bool:

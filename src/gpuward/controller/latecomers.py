@@ -17,6 +17,8 @@ def goes_on(found: GpuCase) -> bool:
 
 def late_cases(cases: Sequence[GpuCase]) -> list[GpuCase]:
     """Return those of a node's cases that must not be: another goes on for that GPU, and no controller took it up."""
+    if len(cases) < 2:  # noqa: PLR2004  there is no other one
+        return []
     by_gpu: dict[str | None, list[GpuCase]] = defaultdict(list)
     for case in cases:
         if case.spec.drill is None and goes_on(case):

@@ -69,7 +69,7 @@ class Mirror(Generic[_T]):
     def of(self, group: str) -> list[_T]:
         """Return the objects of a group, such as the cases of a node, in order of their names."""
         found = self._grouped.get(group, {})
-        return [found[name] for name in sorted(found)]
+        return [found[name] for name in sorted(found)] if len(found) > 1 else list(found.values())
 
     def groups(self) -> list[str]:
         """Return the names of the groups that have objects."""

@@ -53,6 +53,12 @@ class Terms:
     """The longest window of a rule: so long a fault that was judged may still be looked back at."""
     case_seconds: float = 90 * 86_400.0
     """How long a case that has ended is kept, and the objects of a server that is gone."""
+    _default: PoolTerms = field(init=False, repr=False, compare=False)
+    """The terms of a node that no pool takes in."""
+
+    def __post_init__(self) -> None:
+        """Put the default together once: it is asked for at every look at a node."""
+        object.__setattr__(self, "_default", self._of_all())
 
     @property
     def labels(self) -> frozenset[str]:
@@ -62,10 +68,10 @@ class Terms:
 
     def of(self, labels: Mapping[str, str]) -> PoolTerms:
         """Return the terms of a node with these labels; its own label may hold it to observe, and to nothing else."""
-        pool = next((pool for pool in self.pools if pool.takes(labels)), None) or self._default()
+        pool = next((pool for pool in self.pools if pool.takes(labels)), None) or self._default
         return replace(pool, mode=Mode.OBSERVE) if labels.get(MODE) == Mode.OBSERVE else pool
 
-    def _default(self) -> PoolTerms:
+    def _of_all(self) -> PoolTerms:
         return PoolTerms(
             mode=self.mode,
             approval=self.approval,

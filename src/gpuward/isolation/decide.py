@@ -214,7 +214,12 @@ def _seen_to_at(case: Case) -> float:
 
 def acts(fault: Fault) -> bool:
     """Return whether a fault calls for a case: P0 or P1, of one GPU, its verdict not waiting."""
-    return fault.verdict.level >= Level.P1 and not fault.verdict.waits and not fault.kind.startswith("sxid")
+    return calls_for_a_case(fault.kind, fault.verdict.level, waits=fault.verdict.waits)
+
+
+def calls_for_a_case(kind: str, level: Level, *, waits: bool) -> bool:
+    """Return whether a fault of this kind and verdict calls for one."""
+    return level >= Level.P1 and not waits and not kind.startswith("sxid")
 
 
 def _scene(case: Case, cases: list[Case], snapshot: Snapshot) -> Scene:

@@ -1,7 +1,7 @@
 """Cases as JSON values and back, as they are kept over a restart. Where they are kept is not here."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from gpuward.isolation.saved import SavedError
@@ -11,7 +11,12 @@ from gpuward.model.level import LEVELS, FaultClass
 
 def pack_case(case: Case) -> dict[str, Any]:
     """Return the case as JSON values."""
-    return {**asdict(case), "level": str(case.level), "effects": [asdict(effect) for effect in case.effects]}
+    return {**pack_plain(case), "level": str(case.level), "effects": [pack_plain(effect) for effect in case.effects]}
+
+
+def pack_plain(record: Any) -> dict[str, Any]:
+    """Return the fields of a record whose values are as JSON has them, or are packed by the caller."""
+    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
 def unpack_case(packed: Mapping[str, Any]) -> Case:

@@ -2,6 +2,7 @@
 
 import re
 from enum import IntEnum
+from functools import lru_cache
 
 
 class Architecture(IntEnum):
@@ -32,12 +33,14 @@ _BETWEEN_WORDS = re.compile(r"[\s\-/()]+")
 _ON_A_BOARD = re.compile(r"SXM\d*", re.ASCII)
 
 
+@lru_cache(maxsize=256)
 def architecture_of(model: str | None) -> Architecture | None:
     """Return the generation of a GPU of this name, None where the name is not known."""
     words = _words(model)
     return next((one for one, names in ARCHITECTURES if words & set(names.split())), None)
 
 
+@lru_cache(maxsize=256)
 def is_on_a_board(model: str | None) -> bool:
     """Return whether the name says that the GPU sits on a board with NVLinks (SXM), not in a slot."""
     return any(_ON_A_BOARD.fullmatch(word) for word in _words(model))

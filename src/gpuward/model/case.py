@@ -130,6 +130,15 @@ class Marks:
         return self.drained or self.altered or self.tainted
 
 
+_NO_MARKS = Marks(drained=False, altered=False)
+_ALTERING = frozenset({EffectKind.DRAIN, EffectKind.PAUSE})
+_MARKING = _ALTERING | {
+    *(EffectKind.UNDRAIN, EffectKind.RESTORE, EffectKind.REBOOT),
+    *(EffectKind.TAINT, EffectKind.UNTAINT),
+}
+"""What puts a mark on the machine or takes one away."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """A case as it is saved. `gpu` is the canonical PCI address, by which a drained GPU is still known.
@@ -191,9 +200,13 @@ class Case:
     def marks(self) -> "Marks":
         """What of ours may stand on the machine. An undo counts when it is done, a mark as soon as it is asked for."""
         drained = altered = tainted = False
+        if not self.effects:
+            return _NO_MARKS
         for effect in self.effects:
+            if effect.kind not in _MARKING:
+                continue
             undone = effect.outcome is Outcome.DONE
-            if effect.kind in {EffectKind.DRAIN, EffectKind.PAUSE} and effect.outcome is not Outcome.REFUSED:
+            if effect.kind in _ALTERING and effect.outcome is not Outcome.REFUSED:
                 altered = True
                 drained = drained or effect.kind is EffectKind.DRAIN
             elif effect.kind is EffectKind.UNDRAIN and undone:

@@ -14,13 +14,13 @@ _NAME = re.compile(NAME)
 def part(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return the part that is a mapping, an empty one where there is none."""
     under = found.get(name)
-    return under if isinstance(under, Mapping) else {}
+    return under if isinstance(under, (dict, Mapping)) else {}
 
 
 def parts(found: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     """Return the mappings of a part that is a list."""
     under = found.get(name)
-    return [one for one in under if isinstance(one, Mapping)] if isinstance(under, (list, tuple)) else []
+    return [one for one in under if isinstance(one, (dict, Mapping))] if isinstance(under, (list, tuple)) else []
 
 
 def texts(found: Mapping[str, Any]) -> dict[str, str]:

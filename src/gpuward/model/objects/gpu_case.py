@@ -1,7 +1,7 @@
 """GPUCase: one incident and the work on it. Its spec is the plan and people's orders, its status the controller's."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from gpuward.model.case import Case, CaseState, Effect, EffectKind, Mode, Order
@@ -159,6 +159,12 @@ class GpuCase:
     head: Head
     spec: CaseSpec
     status: CaseStatus | None = None
+    case: Case = field(init=False, repr=False, compare=False)
+    """What decisions take. One whose status was not written yet stands where its CREATE put it."""
+
+    def __post_init__(self) -> None:
+        """Put the case together once: every round looks at it again and again."""
+        object.__setattr__(self, "case", _case_of(self))
 
     @property
     def unheard(self) -> tuple[CaseOrder, ...]:
@@ -232,7 +238,11 @@ def status_of(case: Case, before: CaseStatus | None = None) -> CaseStatus:
 
 
 def as_case(found: GpuCase) -> Case:
-    """Return the case of an object. One whose status was not written yet stands where its CREATE put it."""
+    """Return the case of an object."""
+    return found.case
+
+
+def _case_of(found: GpuCase) -> Case:
     spec, status = found.spec, found.status or _first_status(found.spec)
     return Case(
         id=found.head.name,

@@ -209,6 +209,16 @@ def fault_name(node: str, boot: str, cursor: str) -> str:
     return f"{node}.{boot}.{cursor}"
 
 
+def name_of_fault(fault: Fault, node: str) -> str:
+    """Return the name of the object by which the agent of `node` tells of a fault."""
+    return fault_name(node, *_place_of(fault))
+
+
+def _place_of(fault: Fault) -> tuple[str, str]:
+    """Return the boot and the cursor of a fault, safe for a name."""
+    return safe_part(fault.boot, PART_OF_NAME), safe_part(fault.id.rpartition(".")[2], CURSOR)
+
+
 def safe_part(part: str, limit: Name) -> str:
     """Return a boot or cursor as the name of an object carries it; the same one always in the same spelling."""
     safe = _UNSAFE.sub("-", part.lower().replace("+", "-again")).strip("-") or "none"
@@ -222,7 +232,7 @@ def safe_part(part: str, limit: Name) -> str:
 
 def gpu_fault(fault: Fault, node: str, *, holders: tuple[FaultHolder, ...] = (), pods_follow: bool = False) -> GpuFault:
     """Return the object that tells of a fault, as the agent of `node` creates it."""
-    boot, cursor = safe_part(fault.boot, PART_OF_NAME), safe_part(fault.id.rpartition(".")[2], CURSOR)
+    boot, cursor = _place_of(fault)
     return GpuFault(
         head=Head(fault_name(node, boot, cursor)),
         spec=FaultSpec(

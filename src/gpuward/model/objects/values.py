@@ -64,7 +64,7 @@ def _written_items(shape: Listed, value: Any, where: str) -> list[Any]:
 
 
 def _read_fields(shape: Fields, value: Any, where: str) -> Any:
-    if not isinstance(value, Mapping):
+    if not isinstance(value, (dict, Mapping)):
         raise ObjectError(f"{where} is no object but {_shown(value)}")
     told = {}
     for member in shape.members:

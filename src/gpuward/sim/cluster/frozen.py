@@ -68,7 +68,7 @@ def freeze(value: Any) -> Any:
     kind = type(value)
     if kind is str or kind is int or kind is FrozenDict or kind is FrozenList or value is None or kind is bool:
         return value
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):
         return FrozenDict({_key(key): freeze(child) for key, child in value.items()})
     if isinstance(value, list | tuple):
         return FrozenList([freeze(child) for child in value])
@@ -87,7 +87,7 @@ def freeze_native(value: Mapping[str, Any]) -> FrozenDict:
         if type(child) is FrozenDict or type(child) is FrozenList:
             if child or key not in MAPS:
                 kept[_key(key)] = child
-        elif isinstance(child, Mapping):
+        elif isinstance(child, (dict, Mapping)):
             if key not in MAPS:
                 kept[_key(key)] = freeze_native(child)
             elif child:
@@ -102,7 +102,9 @@ def freeze_native(value: Mapping[str, Any]) -> FrozenDict:
 
 def thaw(value: Any) -> Any:
     """Return JSON as ordinary dicts and lists, all of it copied."""
-    if isinstance(value, Mapping):
+    if type(value) is str:
+        return value
+    if isinstance(value, (dict, Mapping)):
         return {key: thaw(child) for key, child in value.items()}
     if isinstance(value, list | tuple):
         return [thaw(child) for child in value]
@@ -110,7 +112,7 @@ def thaw(value: Any) -> Any:
 
 
 def _native_item(item: Any) -> Any:
-    return freeze_native(item) if isinstance(item, Mapping) and type(item) is not FrozenDict else freeze(item)
+    return freeze_native(item) if isinstance(item, (dict, Mapping)) and type(item) is not FrozenDict else freeze(item)
 
 
 def _key(key: Any) -> str:

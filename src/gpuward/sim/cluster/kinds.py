@@ -115,11 +115,12 @@ CUSTOM = Kind(native=False)
 _OURS = {
     kind.resource: Kind(native=False, fields={path.removeprefix("."): "" for path in kind.searched}) for kind in BROUGHT
 }
+_ROWS = {**_OURS, **KINDS}
 
 
 def kind_of(resource: Resource) -> Kind:
     """Return the row of a kind."""
-    return KINDS.get(resource) or _OURS.get(resource, CUSTOM)
+    return _ROWS.get(resource, CUSTOM)
 
 
 def at(value: Any, path: Path) -> Any:

@@ -43,7 +43,7 @@ def _pruned_object(value: dict[str, Any], schema: Schema) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for key, child in value.items():
         below = known.get(key, more)
-        if isinstance(below, Mapping):
+        if isinstance(below, dict):
             if child is not None or below.get("nullable"):
                 kept[key] = pruned(child, below)
         elif below is True or schema.get(_PRESERVE):
@@ -102,7 +102,7 @@ def _of_object(value: dict[str, Any], schema: Schema, *, old: Any, path: str) ->
         yield f"{path}: Invalid value: must have between minProperties and maxProperties fields"
     for key, child in value.items():
         below = known.get(key, more)
-        if isinstance(below, Mapping):
+        if isinstance(below, dict):
             yield from complaints(child, below, old=was.get(key), path=f"{path}.{key}")
 
 
@@ -121,7 +121,7 @@ def _of_array(value: list[Any], schema: Schema, *, old: Any, path: str) -> Itera
             yield f"{path}[{place}]: Duplicate value: {key}"
         seen.add(key)
         below = schema.get("items")
-        if isinstance(below, Mapping):
+        if isinstance(below, dict):
             yield from complaints(item, below, old=was.get(key), path=f"{path}[{place}]")
 
 
