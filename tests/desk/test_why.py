@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from gpuward.cli.wiring import UsageError
-from gpuward.controller.desk.glance import node_glance
+from gpuward.controller.desk.glance import fault_glance, node_glance
 from gpuward.model.case import CaseState, EffectKind, Mode
+from gpuward.model.objects.gpu_fault import FaultPod
 from gpuward.model.objects.notice import MOST_JOBS, Noticed
 from gpuward.model.objects.owned import CHECKPOINT
-from gpuward.model.resource import GPU_CASES, GPU_FAULTS, JOBS
+from gpuward.model.resource import GPU_CASES, GPU_FAULTS, JOBS, PODS
 from gpuward.ports import Refused
 from tests.controller.fleet import REPAIRING, Fleet, uuid_of
 from tests.controller.losing import LOSING, LosingFleet
@@ -150,6 +151,27 @@ async def test_the_report_says_what_observe_mode_would_have_done_and_to_whom() -
     out = await told(fleet, "report")
     assert f"would be taken out: gpu-1 GPU 0 ({GPU_A}), with" in out
     assert "in mode observe the brake and the budgets are not asked" in out
+
+
+async def test_the_report_names_the_pods_that_the_kubelet_and_the_processes_tell_of_each_once() -> None:
+    fleet = a_fleet(mode=Mode.OBSERVE)
+    async with fleet.running() as controller:
+        case, held = fleet.fault(48, pods_follow=True), fleet.fault(13, "gpu-1", pci=GPU_B, pods_follow=True)
+        uid = fleet.get(PODS, "train-0", space="work")["metadata"]["uid"]
+        for fault in (case, held):
+            fleet.tenants(fault, FaultPod("work", "train-0", uid), FaultPod("work", "side-0"))
+        await fleet.go(controller, rounds=5)
+    value = (await ask(fleet, "report", "--json")).object()
+    assert [one["pods"] for one in value["cases"]] == [["work/side-0", "work/train-0"]]
+    assert {one["code"]: one["pods"] for one in value["groups"]} == {48: 2, 13: 2}
+    assert "with work of work/side-0, work/train-0" in await told(fleet, "report")
+
+
+async def test_a_pod_of_which_only_the_uid_is_known_is_told_by_it_and_not_beside_its_name() -> None:
+    holders = [{"pid": pid, "pod": {"uid": uid}} for pid, uid in enumerate(("u-1", "u-2"), 1)]
+    pods = [{"namespace": "work", "name": "train-0", "uid": "u-1"}]
+    seen = fault_glance({"metadata": {}, "spec": {"holders": holders}, "status": {"pods": {"pods": pods}}})
+    assert seen.pods == ("work/train-0", "UID u-2")
 
 
 async def test_the_report_tells_what_was_done_and_what_held_the_rest_back() -> None:

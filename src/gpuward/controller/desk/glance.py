@@ -1,6 +1,6 @@
 """What a desk keeps of each object: as little as people are told. A broken field is an empty one, never an error."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -132,7 +132,7 @@ class FaultGlance:
     case: str
     because: str
     pods: tuple[str, ...]
-    """The pods that held its GPU when it came."""
+    """The pods that had its GPU: whom the kubelet gave it to, and whose processes held it; by UID if that is all."""
 
 
 SLACK_SECONDS = 5.0
@@ -213,8 +213,7 @@ def fault_glance(found: Object) -> FaultGlance:
     """Return what is kept of a GPUFault."""
     spec, status = _part(found, "spec"), _part(found, "status")
     judged, newest = _part(status, "judged"), _part(status, "evidence")
-    given = [*_items(spec, "pods"), *(_part(one, "pod") for one in _items(spec, "holders"))]
-    named = {f"{_text(pod.get('namespace'))}/{_text(pod.get('name'))}" for pod in given if pod.get("name")}
+    told = _items(_part(status, "pods"), "pods")
     return FaultGlance(
         name=_name(found),
         node=_text(spec.get("nodeName")),
@@ -228,8 +227,16 @@ def fault_glance(found: Object) -> FaultGlance:
         judged=bool(judged),
         case=_text(judged.get("case")),
         because=_text(judged.get("because")),
-        pods=tuple(sorted(named)),
+        pods=_pods_of([*told, *(_part(one, "pod") for one in _items(spec, "holders"))]),
     )
+
+
+def _pods_of(given: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the names of pods, each once; of one whose name nobody told its UID."""
+    named = {f"{_text(pod.get('namespace'))}/{_text(pod.get('name'))}" for pod in given if pod.get("name")}
+    known = {_text(pod.get("uid")) for pod in given if pod.get("name")}
+    unnamed = {_text(pod.get("uid")) for pod in given if not pod.get("name")} - known - {""}
+    return (*sorted(named), *sorted(f"UID {uid}" for uid in unnamed))
 
 
 def agent_of(lease: str) -> str:
