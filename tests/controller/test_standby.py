@@ -7,6 +7,7 @@ import pytest
 
 from gpuward.model.case import CaseState, EffectKind, Outcome
 from gpuward.model.job import JOB, JOB_SET
+from gpuward.model.objects.owned import Taint
 from gpuward.model.objects.standby_pool import PoolStatus, read_standby_pool
 from gpuward.model.resource import JOBS, NODES, PODS, STANDBY_POOLS, Resource
 from tests.controller.fleet import Fleet
@@ -122,6 +123,18 @@ async def test_one_of_the_same_block_of_the_fabric_is_preferred_and_any_other_do
             case = await fleet.settled(controller, fault, CaseState.PARKED)
             (given,) = [one.node for one in pool_of(fleet).promoted if one.case == case.id]
             assert given == spare, "spare-1 comes first by its name, and is of another block"
+
+
+@pytest.mark.parametrize("key", ["gpu.infra.status/hardware-fault", "example.com/sick"])
+async def test_one_that_a_person_marked_as_sick_takes_no_place_whatever_the_settings_call_that_mark(key: str) -> None:
+    fleet = a_fleet("spare-2")
+    fleet.node("spare-1", taints=(*STANDING_BY, {"key": key, "effect": "NoSchedule", "value": "by-hand"}))
+    fleet.terms = replace(fleet.terms, taint=Taint(key, "NoSchedule"))
+    async with fleet.running() as controller:
+        fault = fleet.fault(79)
+        await fleet.time.pass_by(0.1)
+        await fleet.settled(controller, fault, CaseState.PARKED)
+    assert [one.node for one in pool_of(fleet).promoted] == ["spare-2"]
 
 
 async def test_a_patient_fault_waits_while_no_standby_is_fit() -> None:

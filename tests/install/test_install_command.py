@@ -96,6 +96,17 @@ def test_the_mode_is_observe_unless_a_person_says_otherwise(capsys: pytest.Captu
         assert read_settings(text, name="it", book=load(), rules=load_rules()).cluster.default.mode is mode
 
 
+@pytest.mark.parametrize("key", ["gpu.infra.status/hardware-fault", "example.com/sick"])
+def test_the_agent_stays_on_its_node_whatever_our_own_taints_do_to_others(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, key: str
+) -> None:
+    file = tmp_path / "gpuward.toml"
+    file.write_text(f'[controller]\ntaint_key = "{key}"\ntaint_effect = "NoExecute"\n', encoding="utf-8")
+    pod = of_kind(printed(capsys, "--config", str(file)), "DaemonSet")["spec"]["template"]["spec"]
+    for ours in (key, "gpuward.io/standby"):
+        assert {"key": ours, "operator": "Exists"} in pod["tolerations"]
+
+
 def test_settings_that_are_wrong_are_not_installed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "gpuward.toml"
     file.write_text('profile = "wrong"\n', "utf-8")

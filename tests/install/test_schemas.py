@@ -12,7 +12,7 @@ from gpuward.model.objects.kinds import KINDS, ObjectKind
 from gpuward.model.objects.shapes import shape_of
 from gpuward.model.objects.standby_pool import StandbyPool, read_standby_pool, write_standby_pool
 from gpuward.model.objects.values import ObjectError, read
-from gpuward.model.resource import GPU_CASES, GPU_FAULTS, GPU_NODES
+from gpuward.model.resource import GPU_CASES, GPU_FAULTS, GPU_NODES, STANDBY_POOLS
 from tests.install.site import Site, gpu_fault, gpu_node, node_status, path_of, put_status
 from tests.kit import objects as kit
 from tests.kit.controlplane.rest import JSON_PATCH, Api
@@ -113,6 +113,16 @@ def test_the_server_takes_every_node_that_the_model_writes(site: Site, node: Gpu
 def test_the_server_takes_every_pool_that_the_model_writes(site: Site, pool: StandbyPool) -> None:
     kept = created(site.api, KINDS[3], write_standby_pool(pool), dry=True).ok()
     assert read_standby_pool(kept).spec == pool.spec
+
+
+@pytest.mark.parametrize(
+    "key", ["gpu.infra.status/hardware-fault", "gpuward.io/reserved-for", "node.kubernetes.io/not-ready"]
+)
+def test_a_sick_node_can_never_look_like_one_that_stands_by(site: Site, key: str) -> None:
+    spec = {"shape": {"product": "H100", "count": 8}, "size": 1, "taint": {"key": key}}
+    body = {"apiVersion": STANDBY_POOLS.api_version, "kind": "StandbyPool", "metadata": {"name": "p"}, "spec": spec}
+    reply = site.api.post(f"{path_of(STANDBY_POOLS)}?dryRun=All", body)
+    assert (reply.code, "must be the pool's own" in reply.text) == (422, True)
 
 
 def test_a_fault_never_changes_once_it_is_told(site: Site) -> None:

@@ -1,5 +1,7 @@
 """The settings of a cluster: what a pool does not say is as for all, and every mistake is named with its place."""
 
+import time
+
 import pytest
 
 from gpuward.cli.controller import cluster_terms
@@ -104,6 +106,8 @@ def test_a_node_is_of_the_first_pool_that_takes_it() -> None:
         ("[pools]\nx = 1", 2, "pools.x: must be a table"),
         ("pools = 1", 1, "pools: must be tables"),
         ("[controller]\ntaint_key = 'a b'", 2, "controller.taint_key: must be the key of a taint"),
+        ("[controller]\ntaint_key = 'node.kubernetes.io/unschedulable'", 2, "controller.taint_key: must be the key of"),
+        ("[controller]\ntaint_key = 'gpuward.io/standby'", 2, "controller.taint_key: must be the key of a taint"),
         ("[controller]\ntaint_effect = 'None'", 2, "controller.taint_effect: must be one of NoSchedule"),
         ("[controller]\nmode = 'fix'", 2, "controller.mode: must be one of observe"),
         ("[eviction]\ngrace_seconds = 1.5", 2, "eviction.grace_seconds: must be a whole number"),
@@ -144,6 +148,15 @@ def test_mistakes_are_told_in_the_order_of_their_lines() -> None:
         "8, controller.mode",
         "9, nothing",
     ]
+
+
+def test_a_document_with_a_mistake_in_every_line_is_told_soon() -> None:
+    began = time.process_time()
+    with pytest.raises(SettingsError) as caught:
+        read("[levels]\n" + "".join(f"'xid:{code}' = 'P9'\n" for code in range(4000)))
+    last = str(caught.value).splitlines()[-1]
+    assert last.startswith("a.toml, line 4001, levels.xid:3999: 'P9' is unknown")
+    assert time.process_time() - began < 30.0, "the document was read anew for each of its mistakes"
 
 
 @pytest.mark.parametrize("name", ["reboot", "controller", "agent", "levels", "classes", "rules"])

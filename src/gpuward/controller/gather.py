@@ -67,6 +67,8 @@ class Picture:
     pause: Mirror[Pause]
     fabric: tuple[str, ...]
     """The labels of a node that may name its block of the fabric."""
+    fault_taint: str
+    """The key of the taint of a node with a fault."""
 
     @property
     def mirrors(self) -> tuple[Mirror[Any], ...]:
@@ -92,9 +94,8 @@ class Picture:
 
     def spares(self) -> Spares:
         """Return the pools and the nodes that stand by, as they are seen now."""
-        return Spares(
-            self.nodes.objects, self.gpu_nodes.objects, self.pools.objects, given=self.given(), fabric=self.fabric
-        )
+        nodes, gpus, pools = self.nodes.objects, self.gpu_nodes.objects, self.pools.objects
+        return Spares(nodes, gpus, pools, given=self.given(), fabric=self.fabric, fault_taint=self.fault_taint)
 
     def doubt(self) -> Doubt:
         """Return the nodes of which a case cannot be read: what was done there is not known."""

@@ -256,4 +256,5 @@ def picture_of(cluster: Cluster, pace: Pace, terms: Terms) -> Picture:
             cluster, CONFIG_MAPS, read_pause, pace=pace, fields=f"metadata.name={PAUSE}", namespace=terms.namespace
         ),
         fabric=terms.fabric_labels,
+        fault_taint=terms.taint.key,
     )

@@ -26,9 +26,11 @@ class Spares:
         *,
         given: Mapping[str, str],
         fabric: Sequence[str] = FABRIC_KEYS,
+        fault_taint: str = FAULT_TAINT,
     ) -> None:
         self.given = dict(given)
         self._fabric = fabric
+        self._fault_taint = fault_taint
         self._nodes = nodes
         self._gpus = gpus
         self._pools = pools
@@ -114,7 +116,7 @@ class Spares:
         return choose(shape, self.standing_by(pool.spec.taint, but=node))
 
     def _unfit(self, node: NodeView, gpus: GpuNodeView, taint: Taint) -> str:
-        if wears(node, FAULT_TAINT) or wears(node, RESERVED) or owned_taints(node) - {taint}:
+        if wears(node, self._fault_taint) or wears(node, RESERVED) or owned_taints(node) - {taint}:
             return "wears another taint of ours"
         return self.ails(node, gpus)
 

@@ -13,7 +13,8 @@ from gpuward.isolation.fleet import FleetBrakes
 from gpuward.isolation.tainting import OURS
 from gpuward.model.case import Mode
 from gpuward.model.level import FaultClass
-from gpuward.model.objects.owned import Taint
+from gpuward.model.objects.owned import OF_KUBERNETES, Taint
+from gpuward.model.objects.owned import OURS as OUR_KEYS
 from gpuward.settings.columns import COUNT, ENABLED, MODE, OF_BRAKE, OF_BUDGET, SECONDS, SHARE, Column, is_number
 from gpuward.settings.reading import Reading
 
@@ -169,6 +170,11 @@ def _is_key(value: Any) -> bool:
     return isinstance(value, str) and bool(_KEY.fullmatch(value))
 
 
+def _is_free(value: Any) -> bool:
+    """Return whether a key is nobody else's: what Kubernetes takes off again would look like a person's word."""
+    return _is_key(value) and not value.startswith((*OF_KUBERNETES, OUR_KEYS))
+
+
 def _are_keys(value: Any) -> bool:
     return isinstance(value, list) and len(value) <= MOST_LABELS and all(map(_is_key, value))
 
@@ -207,7 +213,11 @@ _OF_LOSING = {
 }
 _OF_CONTROLLER = {
     **{name: column for name, column in _OF_POOL.items() if name != "selector"},
-    "taint_key": Column(_is_key, "must be the key of a taint, such as example.com/hardware-fault"),
+    "taint_key": Column(
+        _is_free,
+        "must be the key of a taint, such as example.com/hardware-fault, and none that Kubernetes or gpuward uses for "
+        f"something else ({', '.join((*OF_KUBERNETES, OUR_KEYS))})",
+    ),
     "taint_effect": _one_of(EFFECTS),
     "rack_label": _LABEL_KEY,
     "fabric_labels": Column(

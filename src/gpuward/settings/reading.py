@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from gpuward.isolation.catalogue.rules import LAW, OPTIONS, RuleBook
@@ -124,6 +125,14 @@ class Reading:
 
 def _line_of(text: str, where: tuple[str, ...]) -> int | None:
     """Return the line on which the value at `where` begins, or the nearest table around it."""
+    lines = _lines_of(text)
+    around = (where[:depth] for depth in range(len(where), 0, -1))
+    return next((lines[path] for path in around if path in lines), None)
+
+
+@lru_cache(maxsize=1)
+def _lines_of(text: str) -> Mapping[tuple[str, ...], int]:
+    """Return the line of each key and table; found once, for a document may have a mistake in every line."""
     lines: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.split("\n"), 1):
@@ -135,8 +144,7 @@ def _line_of(text: str, where: tuple[str, ...]) -> int | None:
             paths = [table + path for path in paths]
         for path in paths:
             lines.setdefault(path, number)
-    around = (where[:depth] for depth in range(len(where), 0, -1))
-    return next((lines[path] for path in around if path in lines), None)
+    return lines
 
 
 def _paths(line: str) -> list[tuple[str, ...]]:

@@ -15,7 +15,7 @@ from gpuward.cli.manifests.installation import (
     Installation,
     named,
 )
-from gpuward.model.objects.owned import FAULT_TAINT, GPUS
+from gpuward.model.objects.owned import GPUS, STANDBY
 
 REPLICAS = 2
 END_SECONDS = 180
@@ -103,7 +103,10 @@ def _agent_pod(installation: Installation) -> dict[str, Any]:
         "priorityClassName": "gpuward",
         "hostPID": True,
         "terminationGracePeriodSeconds": END_SECONDS,
-        "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}, {"key": FAULT_TAINT, "operator": "Exists"}],
+        "tolerations": [
+            {"operator": "Exists", "effect": "NoSchedule"},
+            *({"key": key, "operator": "Exists"} for key in (installation.taint_key, STANDBY)),
+        ],
         "affinity": {"nodeAffinity": _required([[_asked(key, "Exists")] for key in GPU_NODE])},
         "containers": [container],
         "volumes": [*map(_volume, HOST_PATHS), *_COMMON_VOLUMES],

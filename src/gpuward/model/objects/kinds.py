@@ -9,7 +9,7 @@ from gpuward.model.objects.gpu_fault import NAME_RULE, FaultSpec, FaultStatus
 from gpuward.model.objects.gpu_node import NodeSpec, NodeStatus
 from gpuward.model.objects.schema import immutable_rules, schema_of
 from gpuward.model.objects.shapes import shape_of
-from gpuward.model.objects.standby_pool import PoolSpec, PoolStatus
+from gpuward.model.objects.standby_pool import OWN_TAINT_RULE, PoolSpec, PoolStatus
 from gpuward.model.resource import GPU_CASES, GPU_FAULTS, GPU_NODES, STANDBY_POOLS, Resource
 
 NEVER_CHANGED = {"rule": "self == oldSelf", "message": "a fault stays as it was first told"}
@@ -117,6 +117,12 @@ KINDS = (
         spec=PoolSpec,
         status=PoolStatus,
         short="sbp",
+        spec_rules=(
+            {
+                "rule": OWN_TAINT_RULE,
+                "message": "taint.key must be the pool's own: Kubernetes or gpuward uses this one for something else",
+            },
+        ),
         columns=(
             Column("Product", ".spec.shape.product"),
             Column("GPUs", ".spec.shape.count", form="integer"),

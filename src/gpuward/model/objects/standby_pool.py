@@ -8,12 +8,19 @@ from typing import Annotated, Any
 from gpuward.model.job import JobRef
 from gpuward.model.objects.head import Head, read_head, write_object
 from gpuward.model.objects.limits import NODE_NAME, OBJECT_NAME, SENTENCE, TIME, UID, WORDS, Items, Name, Whole
-from gpuward.model.objects.owned import STANDBY
+from gpuward.model.objects.owned import FAULT_TAINT, OF_KUBERNETES, RESERVED, STANDBY
 from gpuward.model.objects.values import read
 from gpuward.model.resource import STANDBY_POOLS
 
 KEY = Name(317, pattern="^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")
 VALUE = Name(63, pattern="^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$", least=0)
+
+_TAKEN = (
+    *(f"self.taint.key.startsWith('{one}')" for one in OF_KUBERNETES),
+    *(f"self.taint.key == '{one}'" for one in (FAULT_TAINT, RESERVED)),
+)
+OWN_TAINT_RULE = f"!has(self.taint) || !has(self.taint.key) || !({' || '.join(_TAKEN)})"
+"""In CEL: a sick node, or one that is not ready, must not look like one that stands by."""
 
 
 class TaintEffect(StrEnum):
