@@ -57,7 +57,7 @@ class Telling:
         self.picture.gpu_nodes.objects[self.name] = view
         self.conditions.due.add(self.name)
         while self.name in self.conditions.due:
-            for name in await self.conditions.wanting():
+            for name in await self.conditions.wanting([]):
                 assert await self.conditions.write(name) == ""
 
     async def node(self) -> Object:
@@ -91,7 +91,7 @@ async def test_a_node_that_is_no_server_of_ours_any_more_says_nothing(world: Wor
     await telling.tell(GPU)
     del telling.picture.gpu_nodes.objects[telling.name]
     telling.conditions.due.add(telling.name)
-    for name in await telling.conditions.wanting():
+    for name in await telling.conditions.wanting([]):
         assert await telling.conditions.write(name) == ""
     assert condition_of(await telling.node()) is None
     assert len(await telling.conditions_there()) == 3

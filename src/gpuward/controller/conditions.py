@@ -4,7 +4,7 @@ import asyncio
 
 from gpuward.controller.agents import Agents
 from gpuward.controller.gather import Picture
-from gpuward.controller.heed import node_of_fault
+from gpuward.controller.heed import DEFECT, node_of_fault
 from gpuward.controller.outcomes import is_open
 from gpuward.controller.pace import Pace
 from gpuward.controller.views import NodeView
@@ -31,8 +31,11 @@ class Conditions:
         self._cases: dict[str, list[GpuCase]] = {}
         self._unread: dict[str, str] = {}
 
-    async def wanting(self) -> list[str]:
-        """Return which of the due nodes do not say what they should, in order; the others are due no more."""
+    async def wanting(self, troubles: list[str]) -> list[str]:
+        """Return which of the due nodes do not say what they should, in order; the others are due no more.
+
+        Of which of them that cannot be found out is added to `troubles`.
+        """
         wanting: list[str] = []
         self._cases = self._picture.cases_by_node() if self.due else {}
         self._unread = self._unreadable() if self.due else {}
@@ -40,7 +43,12 @@ class Conditions:
             if number % AT_A_STRETCH == AT_A_STRETCH - 1:
                 await asyncio.sleep(0)
             node = self._picture.nodes.objects.get(name)
-            if node is None or self._is_said(node):
+            try:
+                is_said = node is None or self._is_said(node)
+            except Exception as error:  # noqa: BLE001  whatever others wrote of it, it is one node of many
+                troubles.append(f"the condition of node {name} cannot be told: {DEFECT}: {error!r}")
+                is_said = True
+            if is_said:
                 self.due.discard(name)
             else:
                 wanting.append(name)

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import Any
 
 from gpuward.controller.gather import Picture
+from gpuward.controller.heed import DEFECT
 from gpuward.controller.outcomes import is_open
 from gpuward.controller.pace import Pace
 from gpuward.isolation.announcing import Announcement, Subject, announcements
@@ -58,14 +59,19 @@ class Events:
         self._waiting: deque[Draft] = deque()
         self._told: dict[str, dict[str, int]] = {}
 
-    def look(self, changed: Iterable[str]) -> None:
-        """See what there is to tell of the cases that have changed."""
+    def look(self, changed: Iterable[str]) -> list[str]:
+        """See what there is to tell of the cases that have changed; return of which it failed, in sentences."""
+        troubles: list[str] = []
         for name in sorted(changed):
             case = self._picture.cases.objects.get(name)
-            if case is None:
-                self._told.pop(name, None)
-            elif not self._is_long_over(case):
-                self._look(case)
+            try:
+                if case is None:
+                    self._told.pop(name, None)
+                elif not self._is_long_over(case):
+                    self._look(case)
+            except Exception as error:  # noqa: BLE001  whatever others wrote in it, it is one case of many
+                troubles.append(f"nothing can be told of the case {name}: {DEFECT}: {error!r}")
+        return troubles
 
     def next(self) -> Draft | None:
         """Take the oldest event that waits; None when none does."""

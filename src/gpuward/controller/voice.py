@@ -53,9 +53,9 @@ class Voice:
         """Say what is to be said since the last time; what cannot be said now is said the next time."""
         if not self._picture.is_complete:
             return
-        self._look()
-        unseen = await self._look_at_agents()
-        names = iter(await self._conditions.wanting())
+        unseen = self._look()
+        unseen += await self._look_at_agents()
+        names = iter(await self._conditions.wanting(unseen))
         told = await asyncio.gather(self._by_some(self._next_event), self._by_some(lambda: self._next_condition(names)))
         self.troubles = (*unseen, *told[0], *told[1])
 
@@ -97,18 +97,19 @@ class Voice:
         name = next(names, None)
         return None if name is None else await self._conditions.write(name)
 
-    async def _look_at_agents(self) -> tuple[str, ...]:
+    async def _look_at_agents(self) -> list[str]:
         """See which agents are silent; return why that cannot be seen, nothing when it can."""
         try:
             self._conditions.due |= await self.agents.look()
         except EdgeError as error:
-            return (f"whether agents are silent cannot be seen: {error}",)
-        return ()
+            return [f"whether agents are silent cannot be seen: {error}"]
+        return []
 
-    def _look(self) -> None:
+    def _look(self) -> list[str]:
+        """See what has changed; return of what nothing can be told, in sentences."""
         picture, now = self._picture, self._pace.clock.monotonic()
         changed = picture.cases.take_changed()
-        self.events.look(changed)
+        troubles = self.events.look(changed)
         due = self._conditions.due
         due |= picture.gpu_nodes.take_changed() | picture.nodes.take_changed()
         # Of a fault only whether it can be read tells something here, and what was changed is not kept for ever.
@@ -117,3 +118,4 @@ class Voice:
         if self._whole_at is None or now - self._whole_at >= WHOLE_SECONDS:
             self._whole_at = now
             due |= picture.gpu_nodes.objects.keys()
+        return troubles

@@ -18,6 +18,8 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _UNKNOWABLE = "?"
 _CUT = "…"
 _EPOCH = datetime.fromtimestamp(0, UTC)
+_LATEST = datetime(9900, 1, 1, tzinfo=UTC).timestamp()
+"""No clock shows a later time, and whatever wait is added to one, the sum can still be told."""
 _TO_THE_MICROSECOND = len("2026-01-01T00:00:00.000000Z")
 _FRACTION = re.compile(r"(\.[0-9]{6})[0-9]+")
 
@@ -177,7 +179,9 @@ def _spelled_time(_shape: Time, seconds: float, where: str) -> str:
         micro = round((seconds - whole) * _MICRO)
         moment = datetime.fromtimestamp(whole + micro // _MICRO, UTC).replace(microsecond=micro % _MICRO, tzinfo=None)
     except (ValueError, OverflowError, OSError) as error:
-        raise ObjectError(f"{where} must be a time in the years 1 to 9999, but is {seconds!r}") from error
+        raise ObjectError(f"{where} must be a time in the years 1 to 9899, but is {seconds!r}") from error
+    if seconds >= _LATEST:
+        raise ObjectError(f"{where} must be a time in the years 1 to 9899, but is {seconds!r}")
     return f"{moment.isoformat(timespec='microseconds')}Z"
 
 
@@ -190,7 +194,10 @@ def _read_time(_shape: Time, text: str, where: str) -> float:
         raise ObjectError(f"{where} is no date and time: {_shown(text)}") from error
     if past is None:
         raise ObjectError(f"{where} must tell its time zone, but is {_shown(text)}")
-    return ((past.days * 86_400 + past.seconds) * _MICRO + past.microseconds) / _MICRO
+    seconds = ((past.days * 86_400 + past.seconds) * _MICRO + past.microseconds) / _MICRO
+    if seconds >= _LATEST:
+        raise ObjectError(f"{where} must be a time in the years 1 to 9899, but is {_shown(text)}")
+    return seconds
 
 
 def _within(where: str, name: str) -> str:
