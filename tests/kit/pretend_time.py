@@ -42,6 +42,7 @@ class PretendTime:
         """Return what the work comes to; time goes on to the next sleeper whenever nobody can run."""
         task = asyncio.ensure_future(work)
         while not await self._is_settled(task):
+            self._drop_who_gave_up()
             assert self._sleeping, "everybody waits, and nobody for the time"
             self._wake()
         return task.result()
@@ -50,16 +51,22 @@ class PretendTime:
         """Let so much time pass, and all happen that is due in it."""
         end = self.passed + seconds
         await self._turn()
+        self._drop_who_gave_up()
         while self._sleeping and self._sleeping[0][0] <= end:
             self._wake()
             await self._turn()
+            self._drop_who_gave_up()
         self.passed = end
 
     def _wake(self) -> None:
         at, _, waiting = heapq.heappop(self._sleeping)
-        if not waiting.done():  # who gave up waiting makes no time pass
-            self.passed = max(self.passed, at)
-            waiting.set_result(None)
+        self.passed = max(self.passed, at)
+        waiting.set_result(None)
+
+    def _drop_who_gave_up(self) -> None:
+        """Forget the next sleepers that gave up waiting: they make no time pass, and need no turn."""
+        while self._sleeping and self._sleeping[0][2].done():
+            heapq.heappop(self._sleeping)
 
     async def _is_settled(self, task: Awaitable[Any]) -> bool:
         await self._turn()
