@@ -1,12 +1,11 @@
 """What others write, meant ill or broken by hand, keeps nobody else from being told what becomes of his GPUs."""
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from gpuward.controller.heed import DEFECT
-from gpuward.model.objects.gpu_node import NodeGpu
 from tests.controller.test_hostile import a_fleet, help_comes, tell
 
 
@@ -29,7 +28,7 @@ async def test_a_case_and_a_node_of_which_nothing_can_be_told_leave_the_others_t
         cases, nodes = controller.picture.cases.objects, controller.picture.gpu_nodes.objects
         name = f"c-{faults[0]}"
         cases[name] = replace(cases[name], spec=replace(cases[name].spec, opened_at=1e18))
-        nodes["gpu-1"] = replace(nodes["gpu-1"], gpus=(cast("NodeGpu", None),))
+        nodes["gpu-1"] = replace(nodes["gpu-1"], gpus=(cast("Any", None),))
         await fleet.time.run(controller.voice.speak())
     told = controller.voice.troubles
     assert any(f"nothing can be told of the case {name}: {DEFECT}" in one for one in told), told
