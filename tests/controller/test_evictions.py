@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gpuward.model.case import CaseState, Mode
+from gpuward.model.case import CaseState, EffectKind, Mode
 from gpuward.model.pod import pod_of
-from gpuward.model.resource import PODS, Resource
+from gpuward.model.resource import JOBS, PODS, Resource
 from tests.controller.fleet import REPAIRING, Fleet
 
 
@@ -70,6 +70,27 @@ async def test_two_budgets_on_one_pod_are_told_at_once() -> None:
     assert "more than one PodDisruptionBudget" in case.due
     assert "They are one, two: delete one" in case.due
     assert fleet.time.passed < REPAIRING.eviction.deadline_seconds
+
+
+async def test_an_eviction_that_failed_is_not_tried_again_and_again_while_others_save() -> None:
+    fleet = a_fleet(eviction=replace(REPAIRING.eviction, save_seconds=30.0))
+    labels = {"batch.kubernetes.io/job-name": "train", "gpuward.io/checkpoint": "true"}
+    fleet.pod("train-0", labels=labels, ownerReferences=fleet.owner(JOBS, "train"))
+    fleet.pod("held-0", labels={"app": "x"})
+    for name in ("one", "two"):
+        fleet.budget(name, labels={"app": "x"}, least=0)
+    async with fleet.running() as controller:
+        fault = fleet.fault(48)
+        await fleet.time.pass_by(0.1)
+        await fleet.go(controller, rounds=20)
+        case = fleet.case(fault)
+        assert (case.state, "Jobs save their state" in case.because) == (CaseState.EVACUATING, True)
+        assert [one.kind for one in case.effects].count(EffectKind.EVICT) == 1
+        assert "work/train-0" in fleet.pods()
+        case = await fleet.settled(controller, fault, CaseState.PARKED)
+    assert "They are one, two: delete one" in case.due
+    assert [one.kind for one in case.effects].count(EffectKind.EVICT) == 2
+    assert fleet.pods() == ["work/held-0"], "who saved was asked to go when his time was over"
 
 
 async def test_a_pod_that_does_not_end_is_told_with_its_finalizers() -> None:

@@ -118,14 +118,19 @@ def still_saving(_case: Case, scene: Scene) -> bool:
 
 
 def pods_came(case: Case, scene: Scene) -> bool:
-    """Return whether a pod has to go that was not listed, or came in place of one that was, when they were evicted."""
-    came = set(scene.victims or ()) - set(case.victims)
-    return settled(case, scene) and EffectKind.EVICT in scene.reach and bool(came or scene.returned)
+    """Return whether a pod has to go that was not listed, or came in place of one that was, when they were evicted.
+
+    After an eviction that failed those that still save are waited for, and all are asked together: not again and again.
+    """
+    came = bool(set(scene.victims or ()) - set(case.victims))
+    is_due = bool(scene.returned) and not (scene.saving and _newest_is(case, EffectKind.EVICT, *NOT_DONE))
+    return settled(case, scene) and EffectKind.EVICT in scene.reach and (came or is_due)
 
 
 def not_evicted(case: Case, scene: Scene) -> bool:
-    """Return whether pods could not be evicted, and are still there."""
-    return settled(case, scene) and scene.victims != () and _newest_is(case, EffectKind.EVICT, *NOT_DONE)
+    """Return whether pods could not be evicted, and are still there; those that save are asked first."""
+    is_over = settled(case, scene) and scene.victims != () and not scene.saving
+    return is_over and _newest_is(case, EffectKind.EVICT, *NOT_DONE)
 
 
 def marked(case: Case, scene: Scene) -> bool:
