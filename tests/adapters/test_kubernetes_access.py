@@ -1,6 +1,7 @@
 """The ways to an API server: a pod's service account whose files are renewed, and a kubeconfig with all it may say."""
 
 import asyncio
+import base64
 import json
 import os
 import shutil
@@ -256,14 +257,24 @@ async def test_a_token_in_a_kubeconfig_that_was_refused_is_read_again(tmp_path: 
     assert await access.authorization("Bearer old") == "Bearer new"
 
 
-async def test_a_token_file_is_looked_at_every_minute(tmp_path: Path) -> None:
-    clock, token = Time(), tmp_path / "token"
-    token.write_text("one", "utf-8")
-    access = await from_kubeconfig(kubeconfig(tmp_path, user={"tokenFile": "token"}), monotonic=clock)
-    token.write_text("two", "utf-8")
+@pytest.mark.parametrize("beside", [{}, {"token": "written down"}])
+async def test_a_token_file_is_read_again_when_it_is_another_one_and_goes_before_a_token_as_with_kubectl(
+    tmp_path: Path, beside: dict[str, str]
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("one\n", "utf-8")
+    access = await from_kubeconfig(kubeconfig(tmp_path, user={"tokenFile": "token", **beside}))
     assert await access.authorization(None) == "Bearer one"
-    clock.now += RENEW_SECONDS
-    assert await access.authorization(None) == "Bearer two"
+    token.write_text("another\n", "utf-8")
+    assert await access.authorization(None) == "Bearer another"
+
+
+async def test_a_token_file_that_was_refused_is_looked_for_in_the_kubeconfig_again(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("one", "utf-8")
+    access = await from_kubeconfig(kubeconfig(tmp_path, user={"tokenFile": "token"}))
+    (tmp_path / "next").write_text("two", "utf-8")
+    kubeconfig(tmp_path, user={"tokenFile": "next"})
+    assert await access.authorization("Bearer one") == "Bearer two"
 
 
 async def test_a_plug_in_is_asked_once_until_its_token_is_refused(tmp_path: Path) -> None:
@@ -316,6 +327,34 @@ async def test_a_client_certificate_is_all_that_says_who_we_are(tmp_path: Path, 
     assert (len(trust.get_ca_certs()), access.server_name) == (1, "api.example.com")
     make_certificate(tmp_path, "authority")
     assert access.trust() is not trust
+
+
+async def test_a_certificate_in_a_kubeconfig_that_was_refused_is_read_again(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    first, second = certificate, make_certificate(tmp_path, "next")
+    access = await from_kubeconfig(kubeconfig(tmp_path, user=in_line(*first), cluster={"server": SERVER}))
+    kubeconfig(tmp_path, user=in_line(*second))
+    before = access.trust()
+    assert await access.authorization(None) is None
+    assert access.trust() is before
+    assert await access.authorization("") is None
+    assert access.trust() is not before
+
+
+def in_line(certificate: Path, key: Path) -> dict[str, str]:
+    """Return a user who is known by a certificate that is written down in the kubeconfig."""
+    parts = {"client-certificate-data": certificate, "client-key-data": key}
+    return {field: base64.b64encode(file.read_bytes()).decode() for field, file in parts.items()}
+
+
+async def test_a_server_without_tls_behind_a_proxy_with_it_is_trusted_by_the_kubeconfig_too(
+    tmp_path: Path,
+) -> None:
+    way = {"server": "http://10.0.0.1:8080", "proxy-url": "https://10.0.0.9"}
+    assert (await from_kubeconfig(kubeconfig(tmp_path, user={"token": "abc"}, cluster=way))).trust() is not None
+    way = {"server": "http://10.0.0.1:8080", "proxy-url": "http://10.0.0.9"}
+    assert (await from_kubeconfig(kubeconfig(tmp_path, user={"token": "abc"}, cluster=way))).trust() is None
 
 
 async def test_who_wants_it_trusts_any_server(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """How the adapter of Kubernetes asks: what it asks again and when, by which deadline, with which token."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from typing import Any
@@ -223,6 +224,25 @@ async def test_a_token_that_stays_refused_is_refused_without_being_sent_again_an
         with pytest.raises(Refused):
             await cluster.get(NODES, "n1")
     assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize(("is_renewed", "asked"), [(True, 2), (False, 1)])
+async def test_a_certificate_that_is_refused_is_looked_up_again_and_only_a_new_one_is_shown(
+    *, is_renewed: bool, asked: int
+) -> None:
+    no = answer(401, status(401, "Unauthorized", "Unauthorized"))
+    contexts = [ssl.create_default_context()]
+
+    async def nobody(refused: str | None) -> None:
+        if refused == "" and is_renewed:
+            contexts.append(ssl.create_default_context())
+
+    async with scripted(no, answer(200, NODE)) as (server, _):
+        cluster = KubernetesCluster(Access(server.url, lambda: contexts[-1], nobody))
+        with contextlib.suppress(Refused):
+            await cluster.get(NODES, "n1")
+        await cluster.close()
+    assert len(server.asked) == asked
 
 
 async def test_our_token_is_in_no_error_although_a_proxy_repeats_it() -> None:

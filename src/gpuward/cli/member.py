@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import random
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -15,12 +16,14 @@ from gpuward.agent.member import Member
 from gpuward.agent.post import Post
 from gpuward.cli import wiring
 from gpuward.cli.watch import stop_on_signals
-from gpuward.cli.wiring.cluster import access_of
+from gpuward.cli.wiring.cluster import access_of, load_client
 from gpuward.cli.wiring.gear import Gear
 from gpuward.ports import EdgeError, Refused
 
 TURN_SECONDS = 0.0005
 """How long one thread may work on while another waits for its turn."""
+TIDINESS = (700, 5, 2)
+"""After how many new objects garbage is looked for, and after how many looks in what is older."""
 
 
 def serve_node(asked: argparse.Namespace, gear: Gear, new_member: Callable[[Post, str], Member]) -> int:
@@ -28,6 +31,8 @@ def serve_node(asked: argparse.Namespace, gear: Gear, new_member: Callable[[Post
     node = asked.node or wiring.host_name()
     # The node's loop and the cluster's are two threads: a fault must not wait 5 ms, Python's turn, at each hand-over.
     sys.setswitchinterval(TURN_SECONDS)
+    load_client()
+    _tidy_often()
     post, stop = Post(), stop_on_signals()
     member = new_member(post, node)
 
@@ -43,6 +48,14 @@ def serve_node(asked: argparse.Namespace, gear: Gear, new_member: Callable[[Post
     if cluster.error is not None:
         raise Refused(f"the cluster's side of the agent broke: {cluster.error!r}; report this as a fault")
     return 0
+
+
+def _tidy_often() -> None:
+    """Let garbage go soon: what is here stays to the end and is not looked through again, and so each look is short."""
+    gc.collect()
+    gc.freeze()
+    gc.collect()  # all is looked through only after a quarter more came than was there the last time: that is 0 now
+    gc.set_threshold(*TIDINESS)
 
 
 def _answer(member: Member, request: Mapping[str, Any]) -> Mapping[str, Any]:

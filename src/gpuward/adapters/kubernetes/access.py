@@ -17,7 +17,8 @@ _SENDABLE = re.compile(r"[!-~]+(?: [!-~]+)?", re.ASCII)
 Trust = Callable[[], ssl.SSLContext | None]
 """Returns what the server is known by, and we by a certificate if we have one; None where nothing is encrypted."""
 Authorization = Callable[[str | None], Awaitable[str | None]]
-"""Returns the value of the header Authorization now; looks anew when given the one that was not accepted."""
+"""Returns the value of the header Authorization now, None for none; looks anew when given the one that was not
+accepted, "" for none."""
 Stamp = tuple[tuple[int, int, int] | None, ...]
 
 

@@ -1,141 +1,115 @@
-"""How the API server is reached by a kubeconfig. What such a file may say is kubernetes_asyncio's to know, not ours.
-
-That library is imported only here and only when asked for: it is many times as large as all the rest.
-"""
+"""How the API server is reached by a kubeconfig: what it gives is used until it runs out or is refused."""
 
 import asyncio
 import contextlib
-import logging
 import os
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from gpuward.adapters.kubernetes.access import Access, TrustFiles, sendable
-from gpuward.adapters.kubernetes.kubeshape import check_shape
-from gpuward.adapters.kubernetes.place import shown
-from gpuward.ports import EdgeError, Refused, Unreachable
-
-if TYPE_CHECKING:
-    from kubernetes_asyncio.client import Configuration
-    from kubernetes_asyncio.config.kube_config import KubeConfigLoader
+from gpuward.adapters.kubernetes.access import Access, TokenFile, TrustFiles, sendable
+from gpuward.adapters.kubernetes.login import Login, ReadLogin
+from gpuward.ports import EdgeError, Unreachable
 
 RENEW_SECONDS = 60.0
-"""How long a token of a file or a plug-in is taken as good before it is looked at again, as client-go does."""
-_TOKEN = "BearerToken"  # noqa: S105  the library's key for it
+"""The least between two questions to a plug-in whose token is running out."""
+EARLY_SECONDS = 300.0
+"""How long before its end a token is renewed: clocks differ."""
 
 
 async def from_kubeconfig(
-    path: str | None = None, context: str | None = None, *, monotonic: Callable[[], float] | None = None
+    path: str | None = None,
+    context: str | None = None,
+    *,
+    monotonic: Callable[[], float] | None = None,
+    read: ReadLogin | None = None,
 ) -> Access:
     """Return the way that a kubeconfig tells: `path`, else $KUBECONFIG, else ~/.kube/config; with its current context.
 
     Several files joined by colons are one kubeconfig, as kubectl has it: those that are not there are passed over, the
     first one that sets a name or the current context wins, and a path in a file begins at the folder of that file.
-    Tokens, client certificates, token files, exec plug-ins and OpenID are renewed as they run out. Raises Refused when
-    it is not there or cannot be used.
+    Tokens, client certificates, token files, exec plug-ins and OpenID are renewed as they run out or are refused.
+    `read` says where the files are read, in this process unless told. Raises EdgeError when it cannot be used.
     """
     named = path or os.environ.get("KUBECONFIG") or "~/.kube/config"
-    login = _Login(named, context, monotonic=monotonic or asyncio.get_running_loop().time)
-    await login.load()
+    keys = _Keys(named, context, read=read or _here(), monotonic=monotonic or asyncio.get_running_loop().time)
+    login = await keys.load()
     return Access(
         url=login.url,
-        trust=login.trust,
-        authorization=login.authorization,
-        server_name=login.configuration.tls_server_name or None,
-        proxy=login.configuration.proxy or None,
+        trust=keys.trust,
+        authorization=keys.authorization,
+        server_name=login.server_name,
+        proxy=login.proxy,
     )
 
 
-class _Login:
+def _here() -> ReadLogin:
+    from gpuward.adapters.kubernetes.kubelibrary import read_login  # noqa: PLC0415  who reads aside has no need of it
+
+    return read_login
+
+
+class _Keys:
     """What a kubeconfig gives now."""
 
-    def __init__(self, path: str, context: str | None, *, monotonic: Callable[[], float]) -> None:
+    def __init__(self, path: str, context: str | None, *, read: ReadLogin, monotonic: Callable[[], float]) -> None:
         self._path = path
         self._context = context
+        self._read = read
         self._monotonic = monotonic
         self._one_at_a_time = asyncio.Lock()
-        self._loader: KubeConfigLoader
-        self._renewed_at = 0.0
-        self._files: tuple[str | None, ...] = ()
-        self._trusted: TrustFiles | None = None
-        self.configuration: Configuration
+        self._login: Login
+        self._renew_at: float | None = None
+        self._trusted: TrustFiles
+        self._token: TokenFile | None = None
 
-    @property
-    def url(self) -> str:
-        """The address of the server, without a slash at its end."""
-        return str(self.configuration.host)
+    async def load(self) -> Login:
+        """Read the files, ask their plug-in, and return what they give. Raises EdgeError."""
+        try:
+            self._login = login = await self._read(self._path, self._context)
+        finally:
+            self._renew_at = self._monotonic() + RENEW_SECONDS
+        if login.lasts_seconds is None:
+            self._renew_at = None
+        else:
+            self._renew_at += max(0.0, login.lasts_seconds - EARLY_SECONDS - RENEW_SECONDS)
+        self._token = TokenFile(Path(login.token_file)) if login.token_file else None
+        authority, *own = (Path(file) if file else None for file in (login.authority, login.certificate, login.key))
+        certificate, key = own
+        self._trusted = TrustFiles(
+            authority,
+            (certificate, key) if certificate and key else None,
+            verify=login.is_verified,
+            origin=f"the kubeconfig {self._path}",
+        )
+        return login
 
     def trust(self) -> ssl.SSLContext | None:
         """Return the context of the files that are named now."""
-        if not self.url.startswith("https://"):
-            return None
-        now = self.configuration
-        files = (now.ssl_ca_cert, now.cert_file, now.key_file)
-        if self._trusted is None or files != self._files:
-            authority, certificate, key = (Path(file) if file else None for file in files)
-            own = (certificate, key) if certificate and key else None
-            trusted = TrustFiles(authority, own, verify=bool(now.verify_ssl), origin=f"the kubeconfig {self._path}")
-            self._trusted, self._files = trusted, files
-        return self._trusted.context()
+        way = self._login
+        # A proxy that is reached by TLS is judged by the same context.
+        is_plain = not any(url and url.startswith("https://") for url in (way.url, way.proxy))
+        return None if is_plain else self._trusted.context()
 
     async def authorization(self, refused: str | None = None) -> str | None:
         """Return the header, None when the certificate alone says who we are."""
         async with self._one_at_a_time:
-            if refused is not None and refused == self._header():
-                await self._told(self._load(), Unreachable)
-            elif self._is_due():
+            if refused is not None and refused == (self._header() or ""):
+                await self._load_again()
+            elif self._renew_at is not None and self._monotonic() >= self._renew_at:
                 with contextlib.suppress(Unreachable):  # what we have may still be good, and the server says if not
-                    await self._told(self._loader.load_and_set(self.configuration), Unreachable)
+                    await self._load_again()
             return self._header()
 
-    async def load(self) -> None:
-        """Read the file, and ask its plug-in. Raises Refused."""
-        if not self._there():
-            raise Refused(f"there is no kubeconfig at {self._path}; name one with --kubeconfig")
-        await self._told(self._load(), Refused)
-
-    def _there(self) -> list[Path]:
-        """Return the files that are there; of several some may be missing."""
-        named = [Path(one).expanduser() for one in self._path.split(os.pathsep) if one]
-        return [one for one in named if one.exists()]
-
-    async def _load(self) -> None:
-        shape = check_shape(self._there(), self._context)
-        from kubernetes_asyncio.client import Configuration  # noqa: PLC0415  see the head of this file
-        from kubernetes_asyncio.config import load_kube_config  # noqa: PLC0415
-
-        logging.getLogger("kubernetes_asyncio").addHandler(logging.NullHandler())  # it says on stderr what it raises
-        found = Configuration()
-        files = os.pathsep.join(map(str, shape.files))
-        self._loader = await load_kube_config(files, shape.context, client_configuration=found)
-        self.configuration = found
-
-    async def _told(self, loading: Awaitable[None], trouble: type[EdgeError]) -> None:
-        """Await what reads the file; the library raises anything where that or a plug-in is not as it should be."""
+    async def _load_again(self) -> None:
+        """Load; what cannot be used now could be before, so that is Unreachable."""
         try:
-            await loading
-        except Refused as error:
-            raise trouble(str(error)) from error
-        except Exception as error:
-            raise trouble(f"the kubeconfig {self._path} cannot be used ({_plain(error)}); mend it") from error
-        finally:
-            self._renewed_at = self._monotonic()
-
-    def _is_due(self) -> bool:
-        """Say whether to look again; a plug-in that tells no end of its token is asked only when that is refused."""
-        user = self._loader._user  # noqa: SLF001  nothing else tells how the user logs in
-        forever = user is not None and "exec" in user and not hasattr(self._loader, "exec_plugin_expiry")
-        return not forever and self._monotonic() - self._renewed_at >= RENEW_SECONDS
+            await self.load()
+        except EdgeError as error:
+            raise Unreachable(str(error)) from error
 
     def _header(self) -> str | None:
-        header = self.configuration.api_key.get(_TOKEN)
-        return sendable(str(header), f"the kubeconfig {self._path}") if header else None
-
-
-def _plain(error: Exception) -> str:
-    """Return what the library says, up to where it shows the contents of the file, tokens among them."""
-    if isinstance(error, FileNotFoundError) and error.filename:
-        return f"there is no {shown(str(error.filename))}"
-    return shown(str(error).partition("{")[0] or type(error).__name__)
+        if self._token is not None:
+            return self._token.read()
+        header = self._login.header
+        return sendable(header, f"the kubeconfig {self._path}") if header else None

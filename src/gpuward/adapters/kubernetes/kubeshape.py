@@ -19,6 +19,8 @@ MOST_BYTES = 16 * 1024 * 1024
 _LISTS = {"clusters": "cluster", "contexts": "context", "users": "user"}
 """The lists of a kubeconfig, and under which key of an entry what it is about stands."""
 _FILES = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
+_BEFORE_FILES = frozenset({"exec", "auth-provider"})
+"""What gives a token where a file would, too; a token that is written down goes after the file, as with kubectl."""
 _CONTENTS = {"clusters": ("certificate-authority-data",), "users": ("client-certificate-data", "client-key-data")}
 
 
@@ -38,6 +40,8 @@ class Shape:
 
     files: tuple[Path, ...]
     context: str
+    token_file: Path | None
+    """The file that the token of this context is in, None where it comes from elsewhere."""
 
 
 def check_shape(files: Sequence[Path], context: str | None = None) -> Shape:
@@ -57,14 +61,21 @@ def check_shape(files: Sequence[Path], context: str | None = None) -> Shape:
                 known[key].setdefault(name, entry)
     if not isinstance(current, str) or not current:
         raise Refused(f"{named} names no current-context: choose one with `kubectl config use-context`")
-    _check_context(known, current, named)
-    return Shape(tuple(read), current)
+    user = _checked_user(known, current, named)
+    return Shape(tuple(read), current, _token_file(user))
 
 
-def _check_context(known: Mapping[str, Mapping[str, _Entry]], current: str, named: str) -> None:
+def _token_file(user: _Entry | None) -> Path | None:
+    named = user.says.get("tokenFile") if user is not None and _BEFORE_FILES.isdisjoint(user.says) else None
+    return user.folder / str(named) if user is not None and named else None
+
+
+def _checked_user(known: Mapping[str, Mapping[str, _Entry]], current: str, named: str) -> _Entry | None:
+    """Return who logs in, None where the context names nobody. Raises Refused."""
     chosen = known["contexts"].get(current)
     if chosen is None:
         raise Refused(f"{named}: current-context is {current}, and contexts has none of that name; choose another")
+    found: dict[str, _Entry] = {}
     for key in ("clusters", "users"):
         inner = _LISTS[key]
         name = chosen.says.get(inner)
@@ -75,9 +86,11 @@ def _check_context(known: Mapping[str, Mapping[str, _Entry]], current: str, name
             said = f"names the {inner} {name}, and {key} has none of that name" if name else f"names no {inner}"
             raise Refused(f"{chosen.where} {said}; name one that is there")
         _check_entry(key, entry)
-    server = known["clusters"][chosen.says["cluster"]].says["server"]
+        found[key] = entry
+    server = found["clusters"].says["server"]
     if not chosen.says.get("user") and server.startswith("https://"):
         raise Refused(f"{chosen.where} names no user, and {server} must know who asks; name one that is there")
+    return found.get("users")
 
 
 def _check_entry(key: str, entry: _Entry) -> None:

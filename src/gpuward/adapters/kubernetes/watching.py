@@ -9,9 +9,8 @@ import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-import aiohttp
-
 from gpuward.adapters.kubernetes.answer import Ask, error_of, read_status
+from gpuward.adapters.kubernetes.light import aiohttp
 from gpuward.adapters.kubernetes.lines import Lines
 from gpuward.adapters.kubernetes.wire import Wire, within
 from gpuward.ports import Happened, Project, Unreachable, Watched

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-import aiohttp
 from yarl import URL
 
 from gpuward import __version__
 from gpuward.adapters.kubernetes.access import Access
 from gpuward.adapters.kubernetes.answer import JSON, Answer, Ask, error_of
+from gpuward.adapters.kubernetes.light import aiohttp
 from gpuward.adapters.kubernetes.patience import Chance, Patience
 from gpuward.adapters.kubernetes.place import shown
 from gpuward.ports import Refused, Unreachable
@@ -184,12 +184,12 @@ class Wire:
 
     async def _opened(self, ask: Ask, trial: _Trial) -> aiohttp.ClientResponse | Answer:
         """Return a good answer that is still to be read, or a whole one that is not good."""
-        header = await self._access.authorization(None)
+        header, trusted = await self._access.authorization(None), self._access.trust()
         response = await self._sent(ask, trial, header=header)
         if response.status == _UNAUTHORIZED:
             refused = await self._failed(ask, response, header=header)
-            renewed = await self._access.authorization(header)
-            if renewed == header:
+            renewed = await self._access.authorization(header or "")
+            if renewed == header and (header or self._access.trust() is trusted):
                 return refused
             header = renewed
             response = await self._sent(ask, trial, header=header)
