@@ -43,7 +43,7 @@ SETTINGS = f"""
 [controller]
 probation_seconds = 2
 {OPEN_BRAKES}"""
-AGENT_BYTES = 50 * 1024 * 1024
+AGENT_BYTES = 50_000_000
 """What the agent of a node may take at most, beside its children."""
 
 
@@ -69,10 +69,14 @@ class Node:
         """Where its kubelet tells of devices, while it does."""
         return str(self.folder / "kubelet.sock")
 
+    def faults(self) -> list[dict[str, Any]]:
+        """Return the faults of the node."""
+        items = self.api.get(path_of(GPU_FAULTS)).ok()["items"]
+        return [one for one in items if one["spec"]["nodeName"] == self.name]
+
     def fault(self) -> dict[str, Any]:
         """Return the one fault of the node, an empty one before there is any."""
-        items = self.api.get(path_of(GPU_FAULTS)).ok()["items"]
-        return next((one for one in items if one["spec"]["nodeName"] == self.name), {})
+        return next(iter(self.faults()), {})
 
     def taint(self) -> str | None:
         """Return the value of our taint, None when the node wears none."""
@@ -178,9 +182,15 @@ def _running(words: list[str], environment: dict[str, str] | None, out: str) -> 
 
 
 @pytest.fixture
-def node(site: Site, tmp_path: Path) -> Iterator[Node]:
+def gpus() -> int:
+    """Return how many GPUs a node has."""
+    return 2
+
+
+@pytest.fixture
+def node(site: Site, tmp_path: Path, gpus: int) -> Iterator[Node]:
     """Give a node with a pod; what is left of it afterwards is taken away with the site."""
-    machine = machines.build(tmp_path / "machine", count=2)
+    machine = machines.build(tmp_path / "machine", count=gpus)
     machine.nvml()
     name = site.node()
     pod = {
@@ -223,7 +233,7 @@ def test_in_observe_a_sick_gpu_is_told_of_and_left_alone(node: Node) -> None:
     assert (gpu.resets, gpu.drained) == (0, False)
 
 
-def test_a_fault_names_the_pod_that_has_the_gpu_and_the_agent_stays_small(node: Node) -> None:
+def test_a_fault_names_the_pod_that_has_the_gpu(node: Node) -> None:
     uuid, pod = node.machine.state().gpus[1].uuid, f"train-{node.name}"
     train = kubelet.pod("default", pod, kubelet.container("c", kubelet.devices("nvidia.com/gpu.shared", f"{uuid}::3")))
     idle = (kubelet.pod("default", f"idle-{number}", kubelet.container("c")) for number in range(250))
@@ -231,7 +241,6 @@ def test_a_fault_names_the_pod_that_has_the_gpu_and_the_agent_stays_small(node: 
         until(lambda: node.api.get(path_of(GPU_NODES, node.name)).good, "the agent has told of its node")
         node.machine.inject(1, 48)
         until(lambda: "pods" in node.fault().get("status", {}), "the fault tells whose GPU it was")
-        resident = Path(f"/proc/{agent.pid}/status").read_text("utf-8").partition("VmRSS:")[2].split()[0]
         mapped = Path(f"/proc/{agent.pid}/maps").read_text("utf-8")
     told = node.fault()["status"]["pods"]
     assert told["pods"] == [
@@ -239,7 +248,23 @@ def test_a_fault_names_the_pod_that_has_the_gpu_and_the_agent_stays_small(node: 
     ]
     assert not told.get("trouble")
     assert "grpc" not in mapped
-    assert int(resident) * 1024 < AGENT_BYTES, f"{resident} KiB"
+
+
+@pytest.mark.parametrize("gpus", [8])
+@pytest.mark.parametrize("in_a_pod", [True, False], ids=["in a pod", "by a kubeconfig"])
+def test_the_agent_stays_small_though_all_gpus_of_its_node_fall_ill(node: Node, gpus: int, *, in_a_pod: bool) -> None:
+    with node.controller("isolate"), node.agent(in_a_pod=in_a_pod) as agent:
+        until(lambda: node.api.get(path_of(GPU_NODES, node.name)).good, "the agent has told of its node")
+        for gpu in range(gpus):
+            node.machine.inject(gpu, 48)
+        until(lambda: len(node.faults()) >= gpus, "each GPU's fault is told")
+        until(lambda: _drained(node) >= gpus // 2, "as many as the brake lets are drained, with their evidence")
+        resident = Path(f"/proc/{agent.pid}/status").read_text("utf-8").partition("VmRSS:")[2].split()[0]
+    assert int(resident) * 1024 <= AGENT_BYTES, f"{resident} KiB"
+
+
+def _drained(node: Node) -> int:
+    return sum(one.drained for one in node.machine.state().gpus)
 
 
 def test_both_work_on_when_what_they_say_can_no_longer_be_written(node: Node) -> None:
