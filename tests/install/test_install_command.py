@@ -17,6 +17,9 @@ from gpuward.cli.manifests.places import deletion_of
 from gpuward.cli.wiring import UsageError
 from gpuward.isolation.catalogue.load import load, load_rules
 from gpuward.model.case import Mode
+from gpuward.model.daemon_set import daemon_set_of
+from gpuward.model.objects.owned import Taint
+from gpuward.model.objects.standby_pool import TaintEffect
 from gpuward.ports import Refused
 from gpuward.settings import read_settings
 from gpuward.sim.cluster import front
@@ -96,15 +99,14 @@ def test_the_mode_is_observe_unless_a_person_says_otherwise(capsys: pytest.Captu
         assert read_settings(text, name="it", book=load(), rules=load_rules()).cluster.default.mode is mode
 
 
-@pytest.mark.parametrize("key", ["gpu.infra.status/hardware-fault", "example.com/sick"])
-def test_the_agent_stays_on_its_node_whatever_our_own_taints_do_to_others(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, key: str
+@pytest.mark.parametrize("effect", list(TaintEffect))
+@pytest.mark.parametrize(
+    "key", ["gpu.infra.status/hardware-fault", "gpuward.io/standby", "example.com/a-pool", "example.com/a-person"]
+)
+def test_the_agent_stays_on_its_node_whatever_taint_that_wears(
+    capsys: pytest.CaptureFixture[str], key: str, effect: TaintEffect
 ) -> None:
-    file = tmp_path / "gpuward.toml"
-    file.write_text(f'[controller]\ntaint_key = "{key}"\ntaint_effect = "NoExecute"\n', encoding="utf-8")
-    pod = of_kind(printed(capsys, "--config", str(file)), "DaemonSet")["spec"]["template"]["spec"]
-    for ours in (key, "gpuward.io/standby"):
-        assert {"key": ours, "operator": "Exists"} in pod["tolerations"]
+    assert daemon_set_of(of_kind(printed(capsys), "DaemonSet")).bears(Taint(key, str(effect)))
 
 
 def test_settings_that_are_wrong_are_not_installed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

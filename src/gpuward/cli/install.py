@@ -43,7 +43,6 @@ def _installation(asked: argparse.Namespace) -> Installation:
         image=image,
         settings=document,
         reboot=settings.reboot.enabled or asked.reboot,
-        taint_key=settings.cluster.taint.key,
     )
 
 

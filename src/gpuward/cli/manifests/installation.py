@@ -6,7 +6,6 @@ from typing import Any
 
 from gpuward import __version__
 from gpuward.model.case import Mode
-from gpuward.model.objects.owned import FAULT_TAINT
 from gpuward.model.objects.pause import PAUSE
 from gpuward.model.resource import OWN_NAMESPACE
 
@@ -30,8 +29,6 @@ class Installation:
     settings: str = ""
     reboot: bool = False
     """Whether the controller may make the Jobs that reboot nodes."""
-    taint_key: str = FAULT_TAINT
-    """The key of the taint by these settings: the agent stays where it is."""
 
     def user(self, account: str) -> str:
         """Return the name under which the API server knows a service account of this installation."""

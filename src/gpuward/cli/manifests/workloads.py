@@ -15,7 +15,7 @@ from gpuward.cli.manifests.installation import (
     Installation,
     named,
 )
-from gpuward.model.objects.owned import GPUS, STANDBY
+from gpuward.model.objects.owned import GPUS
 
 REPLICAS = 2
 END_SECONDS = 180
@@ -103,10 +103,8 @@ def _agent_pod(installation: Installation) -> dict[str, Any]:
         "priorityClassName": "gpuward",
         "hostPID": True,
         "terminationGracePeriodSeconds": END_SECONDS,
-        "tolerations": [
-            {"operator": "Exists", "effect": "NoSchedule"},
-            *({"key": key, "operator": "Exists"} for key in (installation.taint_key, STANDBY)),
-        ],
+        # Whatever taint a node wears: a pool has a key of its own, a site has others, and who is put off sees no fault.
+        "tolerations": [{"operator": "Exists"}],
         "affinity": {"nodeAffinity": _required([[_asked(key, "Exists")] for key in GPU_NODE])},
         "containers": [container],
         "volumes": [*map(_volume, HOST_PATHS), *_COMMON_VOLUMES],
