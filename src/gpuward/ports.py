@@ -306,9 +306,10 @@ class Eviction:
 class Cluster(Protocol):
     """A Kubernetes API server. Every call ends by its deadline, with Unreachable.
 
-    Raises Unreachable when no answer came or the server cannot answer now (also 429 and 5xx, after a few tries with
-    back-off and jitter), Refused when it does not allow or accept what is asked (400, 401, 403, 422), Conflict when
-    what is asked rests on what is no longer so (409, 410, a missing object, a JSON patch whose test failed).
+    Raises Unreachable when no answer came, or one that is no API server's although it says that all went well, or the
+    server cannot answer now (also 429 and 5xx, after a few tries with back-off and jitter); Refused when it does not
+    allow or accept what is asked (400, 401, 403, 422); Conflict when what is asked rests on what is no longer so (409,
+    410, a missing object, a JSON patch whose test failed).
     """
 
     async def list(

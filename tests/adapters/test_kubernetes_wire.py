@@ -263,12 +263,50 @@ async def test_hostile_words_of_a_server_are_one_short_line_that_can_be_shown() 
             assert len(str(caught.value)) < 1000
 
 
-@pytest.mark.parametrize("body", ["<html>log in</html>", "[1]", ""])
-async def test_a_good_answer_that_is_no_object_is_refused_and_the_url_is_doubted(body: str) -> None:
+SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+NO_OBJECTS = ["<html>log in</html>", "[1]", "", "null", '{"kind":"Node","metadata":{"na', "{}", "[" * 100_000]
+WRITES: list[Any] = [
+    pytest.param(lambda cluster: cluster.create(NODES, {"metadata": {"name": "n1"}}), id="create"),
+    pytest.param(lambda cluster: cluster.patch(NODES, "n1", PATCH), id="patch"),
+    pytest.param(lambda cluster: cluster.patch(NODES, "n1", PATCH, subresource="status"), id="patch of a status"),
+    pytest.param(lambda cluster: cluster.delete(NODES, "n1"), id="delete"),
+    pytest.param(lambda cluster: cluster.evict("p", namespace="a", uid="x"), id="evict"),
+]
+
+
+@pytest.mark.parametrize("body", NO_OBJECTS)
+async def test_a_good_answer_that_is_no_object_is_to_be_asked_for_later_and_the_url_is_doubted(body: str) -> None:
     async with scripted(answer(200, body), answer(200, body)) as (_, cluster):
-        with pytest.raises(Refused, match="whether the URL is an API server's"):
+        for asked in (cluster.get(NODES, "n1"), cluster.list(NODES)):
+            with pytest.raises(Unreachable, match="whether the URL is an API server's") as caught:
+                await asked
+            assert UNKNOWN_FATE not in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [*NO_OBJECTS, '{"kind":"Status","status":"Failure"}', '{"kind":7}'])
+@pytest.mark.parametrize("write", WRITES)
+async def test_a_write_whose_good_answer_is_none_may_have_been_done_and_says_so(write: Any, body: str) -> None:
+    async with scripted(answer(201, body)) as (server, cluster):
+        with pytest.raises(Unreachable, match=f"{UNKNOWN_FATE}; try again later"):
+            await write(cluster)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("other", [SUCCESS, {"kind": "Pod", "metadata": {}}, {"kind": "Node"}])
+async def test_another_object_than_the_one_that_was_asked_for_is_no_answer(other: Any) -> None:
+    async with scripted(*[answer(200, other)] * 3) as (_, cluster):
+        with pytest.raises(Unreachable, match="cannot read Node n1: the answer is no Node; try"):
             await cluster.get(NODES, "n1")
-        with pytest.raises(Refused, match="whether the URL is an API server's"):
+        with pytest.raises(Unreachable, match=f"cannot create Node n1: the answer is no Node; {UNKNOWN_FATE}"):
+            await cluster.create(NODES, {"metadata": {"name": "n1"}})
+        with pytest.raises(Unreachable, match=f"cannot patch Node n1: the answer is no Node; {UNKNOWN_FATE}"):
+            await cluster.patch(NODES, "n1", PATCH)
+
+
+@pytest.mark.parametrize("items", [7, {"a": 1}, ["a"], [None]])
+async def test_a_list_of_what_is_no_object_is_no_answer(items: Any) -> None:
+    async with scripted(answer(200, {"metadata": {"resourceVersion": "7"}, "items": items})) as (_, cluster):
+        with pytest.raises(Unreachable, match="the answer is no list"):
             await cluster.list(NODES)
 
 
@@ -302,8 +340,8 @@ async def test_a_conflict_that_is_not_about_the_uid_is_no_pod_that_is_gone() -> 
 async def test_what_is_asked_is_spelled_as_the_server_reads_it() -> None:
     page = answer(200, {"metadata": {"resourceVersion": "7", "continue": "a/b+c=&d"}, "items": [NODE]})
     last = answer(200, {"metadata": {"resourceVersion": "8"}, "items": None})
-    gone = answer(200, status(200))
-    replies = (page, last, answer(200, NODE), gone, answer(201, status(201)))
+    gone = answer(200, SUCCESS)
+    replies = (page, last, answer(200, NODE), gone, answer(201, SUCCESS))
     async with scripted(*replies) as (server, cluster):
         listed = await cluster.list(PODS, namespace="a", labels="x in (y),z!=é", fields="spec.nodeName=n1")
         await cluster.patch(NODES, "n1", PATCH, subresource="status")

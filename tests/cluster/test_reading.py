@@ -127,5 +127,6 @@ async def test_everyone_is_told_who_he_is_and_what_time_it_is_there(world: World
     review = {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind, "metadata": {}}
     for cluster in (world.cluster, world.forbidden):
         told = await cluster.create(SELF_REVIEWS, review)
+        assert told["kind"] == SELF_REVIEWS.kind
         assert told["status"]["userInfo"]["username"]
         assert told["metadata"]["creationTimestamp"].endswith("Z")

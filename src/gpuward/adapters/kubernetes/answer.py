@@ -17,6 +17,9 @@ JSON_PATCH = "application/json-patch+json"
 _LONGEST_WORDS = 600
 _OTHER_UID = re.compile(r"UID in (the )?precondition", re.ASCII)
 _DUPLICATE = "FieldValueDuplicate"
+_STATUS = "Status"
+NOT_KNOWN = "; whether it was done is not known"
+"""What every error says of a write that may have been done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,11 @@ class Ask:
         """Whether to send it twice is as good as once, as HTTP has it: where nobody knows whether it was done."""
         return self.method in {"GET", "DELETE"}
 
+    @property
+    def changes(self) -> bool:
+        """Whether anything is another after it was done."""
+        return self.method != "GET"
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -54,25 +62,35 @@ class Answer:
         """Whether it was done."""
         return 200 <= self.code < 300  # noqa: PLR2004  HTTP's own
 
-    def document(self, ask: Ask) -> Object:
-        """Return the JSON of a good answer. Raises Refused when it is none: then it is no API server that answers."""
+    def document(self, ask: Ask, *, kind: str = "") -> Object:
+        """Return the object of a good answer, one of this kind if one is named.
+
+        Raises Unreachable when it is none: somebody between has answered, who may have passed a write on, or the answer
+        was cut. The next one may be whole.
+        """
         try:
-            found = json.loads(self.body)
+            found = _read(self.body)
         except ValueError as error:
-            raise Refused(
-                f"cannot {ask.doing}: the answer is not JSON; see whether the URL is an API server's"
-            ) from error
+            raise strange(ask, "is not JSON") from error
         if not isinstance(found, dict):
-            raise Refused(f"cannot {ask.doing}: the answer is no object; see whether the URL is an API server's")
+            raise strange(ask, "is no object")
+        if kind and (found.get("kind") != kind or not isinstance(found.get("metadata"), dict)):
+            raise strange(ask, f"is no {kind}")
         return found
+
+    def see_done(self, ask: Ask) -> None:
+        """See that a good answer says that it was done, as a Status or with the object. Raises Unreachable if not."""
+        found = self.document(ask)
+        if not _text(found.get("kind")) or (found["kind"] == _STATUS and found.get("status") == "Failure"):
+            raise strange(ask, "does not say that it was done")
 
     def status(self) -> "Status":
         """Return what an answer that is not good says."""
         try:
-            found = json.loads(self.body)
+            found = _read(self.body)
         except ValueError:
             found = None
-        if isinstance(found, dict) and found.get("kind") == "Status":
+        if isinstance(found, dict) and found.get("kind") == _STATUS:
             return read_status(found, self.code)
         return Status(code=self.code, message=shown(self.body.decode("utf-8", "replace"), _LONGEST_WORDS))
 
@@ -161,11 +179,19 @@ _MEANINGS = {
 def error_of(ask: Ask, status: Status) -> EdgeError:
     """Return the error that an answer is, with the server's words."""
     meaning = _meaning(ask, status)
-    fate = "; whether it was done is not known" if status.code >= 500 and not ask.is_repeatable else ""  # noqa: PLR2004
+    fate = NOT_KNOWN if status.code >= 500 and not ask.is_repeatable else ""  # noqa: PLR2004
     reason = f" {status.reason}" if status.reason else ""
     said = shown(status.words, _LONGEST_WORDS)
     return meaning.error(
         f"cannot {ask.doing}: the API server answers {status.code}{reason}: {said}{fate}; {meaning.remedy}"
+    )
+
+
+def strange(ask: Ask, how: str) -> Unreachable:
+    """Return the error that a good answer is which an API server would not give."""
+    fate = NOT_KNOWN if ask.changes else ""
+    return Unreachable(
+        f"cannot {ask.doing}: the answer {how}{fate}; try again later, or see whether the URL is an API server's"
     )
 
 
@@ -187,6 +213,14 @@ def _is_stale_patch(ask: Ask, status: Status) -> bool:
         and ask.content == JSON_PATCH
         and all(cause.reason == _DUPLICATE for cause in status.causes)
     )
+
+
+def _read(body: bytes) -> Any:
+    """Return what JSON says. Raises ValueError for what is none, and for what is nested deeper than anybody means."""
+    try:
+        return json.loads(body)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def _text(found: object) -> str:

@@ -98,7 +98,7 @@ class KubernetesCluster:
             "read", title(resource, name, namespace=namespace), "GET", object_path(resource, name, namespace=namespace)
         )
         answer = await self._wire.call(ask, within(deadline_seconds))
-        return None if _is_missing(answer) else _good(ask, answer).document(ask)
+        return None if _is_missing(answer) else _good(ask, answer).document(ask, kind=resource.kind)
 
     async def create(
         self, resource: Resource, body: Object, *, namespace: str | None = None, deadline_seconds: float = 10.0
@@ -110,7 +110,7 @@ class KubernetesCluster:
         path = path_of(resource, needed(resource, namespace))
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         ask = Ask("create", title(resource, _name(body), namespace=namespace), "POST", path, body=whole)
-        return await self._done(ask, within(deadline_seconds))
+        return await self._done(ask, within(deadline_seconds), kind=resource.kind)
 
     async def patch(
         self,
@@ -135,7 +135,7 @@ class KubernetesCluster:
             body=[_checked(one) for one in operations],
             content=JSON_PATCH,
         )
-        return await self._done(ask, within(deadline_seconds))
+        return await self._done(ask, within(deadline_seconds), kind=resource.kind)
 
     async def delete(
         self,
@@ -158,7 +158,8 @@ class KubernetesCluster:
         answer = await self._wire.call(ask, within(deadline_seconds))
         if _is_missing(answer) or (not answer.is_good and answer.status().is_other_uid):
             return False
-        return _good(ask, answer).is_good
+        _good(ask, answer).see_done(ask)
+        return True
 
     async def evict(
         self, pod: str, *, namespace: str, uid: str, grace_seconds: int | None = None, deadline_seconds: float = 10.0
@@ -176,14 +177,16 @@ class KubernetesCluster:
         became = read_eviction(answer)
         if became is None:
             raise error_of(ask, answer.status())
+        if answer.is_good:
+            answer.see_done(ask)
         return became
 
     async def close(self) -> None:
         """Close the connections."""
         await self._wire.close()
 
-    async def _done(self, ask: Ask, deadline: Deadline) -> Object:
-        return _good(ask, await self._wire.call(ask, deadline)).document(ask)
+    async def _done(self, ask: Ask, deadline: Deadline, *, kind: str) -> Object:
+        return _good(ask, await self._wire.call(ask, deadline)).document(ask, kind=kind)
 
 
 def _good(ask: Ask, answer: Answer) -> Answer:

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from gpuward.adapters.kubernetes.answer import Answer, Ask, error_of
+from gpuward.adapters.kubernetes.answer import Answer, Ask, error_of, strange
 from gpuward.adapters.kubernetes.wire import Deadline, Wire
-from gpuward.ports import Listed, Project, Refused
+from gpuward.ports import Listed, Project
 
 _BEGINNINGS = 3
 _GONE = 410
@@ -45,9 +45,7 @@ async def _pages(wire: Wire, ask_page: AskPage, *, project: Project, deadline: D
             items.extend(map(project, page["items"] or ()))
             version = version or str(page["metadata"]["resourceVersion"])
             token = page["metadata"].get("continue") or ""
-        except (KeyError, TypeError, AttributeError) as error:
-            raise Refused(
-                f"cannot {ask.doing}: the answer is no list; see whether the URL is an API server's"
-            ) from error
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise strange(ask, "is no list") from error
         if not token:
             return Listed(tuple(items), version)

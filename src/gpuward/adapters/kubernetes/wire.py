@@ -13,7 +13,7 @@ from yarl import URL
 
 from gpuward import __version__
 from gpuward.adapters.kubernetes.access import Access
-from gpuward.adapters.kubernetes.answer import JSON, Answer, Ask, error_of
+from gpuward.adapters.kubernetes.answer import JSON, NOT_KNOWN, Answer, Ask, error_of
 from gpuward.adapters.kubernetes.light import aiohttp
 from gpuward.adapters.kubernetes.patience import Chance, Patience
 from gpuward.adapters.kubernetes.place import shown
@@ -139,7 +139,7 @@ class Wire:
 
     def broken(self, ask: Ask, error: Exception, *, reached: bool = True) -> Unreachable:
         """Return the error for a connection that broke, or never was."""
-        fate = "; whether it was done is not known" if reached and not ask.is_repeatable else ""
+        fate = NOT_KNOWN if reached and not ask.is_repeatable else ""
         why, remedy = _why(error, self._access.url)
         return _Broken(f"cannot {ask.doing}: {self._access.url} {why}{fate}; {remedy}", reached=reached)
 
@@ -251,7 +251,7 @@ class Wire:
         return self._session
 
     def _late(self, ask: Ask, seconds: float, *, under_way: bool) -> Unreachable:
-        fate = "; whether it was done is not known" if under_way and not ask.is_repeatable else ""
+        fate = NOT_KNOWN if under_way and not ask.is_repeatable else ""
         return Unreachable(
             f"cannot {ask.doing}: {self._access.url} did not answer within {seconds:g} s{fate}; try again later"
         )

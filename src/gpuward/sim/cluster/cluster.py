@@ -206,7 +206,8 @@ class PretendCluster:
         """Return who asks, and the server's time; nothing is kept of it."""
         stamp = datetime.fromtimestamp(self.network.clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         user = {"userInfo": {"username": self.user.name}}
-        return {"metadata": {"creationTimestamp": stamp}, "status": user}
+        head = {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind}
+        return {**head, "metadata": {"creationTimestamp": stamp}, "status": user}
 
     async def _call(self, asked: Asked, spell: Spell, act: Callable[[], _T], *, deadline_seconds: float) -> _T:
         """Do one call as the weather has it; `act` is what the server does."""
