@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -306,3 +307,16 @@ def uncorrectable(told: dict[str, str] | None) -> int | None:
         counters = {"total": told["double_bit.total"]}
     counts = [int(value) for value in counters.values() if value.isdecimal()]
     return sum(counts) if counts else None
+
+
+def test_of_a_server_with_many_gpus_one_block_is_held_at_a_time() -> None:
+    values = "".join(f"<value_{number}>N/A</value_{number}>" for number in range(700))
+    whole = document(*(block(values, pci=f"00000000:{bus:02X}:00.0") for bus in range(64)))
+    read_smi_xml(whole)  # what is loaded for it is not counted
+    tracemalloc.start()
+    try:
+        assert len(read_smi_xml(whole).gpus) == 64
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert held < 2 * len(whole)

@@ -6,7 +6,8 @@ deprecation) is unknown, never zero or healthy.
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 from gpuward.model.gpu import read_pci
 from gpuward.model.node import EccCounts, GpuReading, NodeReading, Pcie, Remap
@@ -22,6 +23,7 @@ LOST = "gpu is lost"
 _ROOT = "nvidia_smi_log"
 _END = f"</{_ROOT}>"
 _LONGEST_VALUE = 128
+_PIECE = 16 * 1024
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+", re.ASCII)
 _UNKNOWN = frozenset(
@@ -75,40 +77,62 @@ def read_smi_xml(text: str) -> NodeReading:
     `index` is the place in the document, unknown when fewer blocks are there than the head counts. Links are not in
     this document. Raises Unreachable when it is cut or garbled, Refused when it is another document.
     """
-    root = _root(text)
-    blocks = root.findall("gpu")
+    gpus: list[GpuReading] = []
+    count = 0
+    root = None
+    for block, depth in _blocks(_document(text)):
+        root = block if depth == 0 else root
+        if depth == 1 and block.tag == "gpu":
+            gpus.extend(_gpu(block, pci, index=count) for pci in _address(block))
+            count += 1
+            block.clear()  # the document of one server of 8 GPUs would be 3 MB in memory
+    if root is None or root.tag != _ROOT:
+        found = "nothing" if root is None else f"a document <{root.tag[:40]}>"
+        raise Refused(f"nvidia-smi printed {found}, not <{_ROOT}>; see what is installed")
     attached = _number(root, "attached_gpus")
-    whole = attached is None or attached <= len(blocks)
+    whole = attached is None or attached <= count
     return NodeReading(
         road=ROAD,
         driver_version=_version(root, _DRIVER),
         cuda_version=_version(root, _CUDA),
-        gpus=tuple(_gpus(blocks, whole=whole)),
+        gpus=tuple(gpus if whole else (replace(one, index=None) for one in gpus)),
     )
 
 
-def _root(text: str) -> "Element":
-    """Parse the document; warnings that are printed before or after it are passed over."""
-    from xml.etree.ElementTree import ParseError, fromstring  # noqa: PLC0415  an agent that has NVML needs it seldom
-
+def _document(text: str) -> str:
+    """Return the document without the warnings that are printed before or after it. Raises Refused for entities."""
     if _END in text:
         text = text[max(0, text.find("<")) : text.rfind(_END) + len(_END)]
     if "<!ENTITY" in text:
         raise Refused("the document of nvidia-smi declares entities; see what is installed under that name")
+    return text
+
+
+def _blocks(document: str) -> Iterator[tuple["Element", int]]:
+    """Yield each element as it ends, with how deep it stands; the last one is the whole. Raises Unreachable."""
+    from xml.etree.ElementTree import ParseError, XMLPullParser  # noqa: PLC0415  an agent that has NVML needs it seldom
+
+    parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
+    depth = 0
     try:
-        root = fromstring(text)  # noqa: S314 - entities are refused above
+        for begin in range(0, len(document) + _PIECE, _PIECE):
+            if begin < len(document):
+                parser.feed(document[begin : begin + _PIECE])
+            else:
+                parser.close()
+            for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
+                depth += 1 if event == "start" else -1
+                if event == "end":
+                    yield element, depth
     except ParseError as error:
         raise Unreachable(f"the document of nvidia-smi is cut or garbled ({error}); read it again") from error
-    if root.tag != _ROOT:
-        raise Refused(f"nvidia-smi printed a document <{root.tag[:40]}>, not <{_ROOT}>; see what is installed")
-    return root
 
 
-def _gpus(blocks: list["Element"], *, whole: bool) -> Iterator[GpuReading]:
-    for index, block in enumerate(blocks):
-        printed = block.get("id") or _value(block, "pci/pci_bus_id") or ""
-        if address := read_pci(printed.strip()):
-            yield _gpu(block, address.pci, index=index if whole else None)
+def _address(block: "Element") -> Iterator[str]:
+    """Yield the address of the GPU, if its block has one."""
+    printed = block.get("id") or _value(block, "pci/pci_bus_id") or ""
+    if address := read_pci(printed.strip()):
+        yield address.pci
 
 
 def _gpu(block: "Element", pci: str, *, index: int | None) -> GpuReading:
