@@ -88,7 +88,7 @@ async def test_a_gpu_is_named_by_uuid_too_and_a_wrong_one_is_told_which_there_ar
     fleet = a_fleet()
     with pytest.raises(Refused, match=f"gpu-1 has no GPU 9; it has .*{GPU_A}"):
         await ask(fleet, "drill", "gpu-1", "9", "79")
-    with pytest.raises(Refused, match="there is no GPU node gpu-2; `gpuward nodes`"):
+    with pytest.raises(Refused, match="there is no GPU node gpu-2 of which an agent has told; `gpuward nodes`"):
         await ask(fleet, "drill", "gpu-2", "0", "79")
     await ask(fleet, "drill", "gpu-1", uuid_of(GPU_B), "79", "--wait-seconds", "0")
     assert only_case(fleet).spec.gpu == GPU_B

@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,87 @@ async def test_a_silent_agent_and_a_silent_leader_are_said() -> None:
     )
 
 
+def without_agent(fleet: Fleet, name: str, **part: Any) -> None:
+    """Make a node on which nobody ever ran."""
+    labels = {"labels": part["labels"]} if "labels" in part else {}
+    status = {"status": {"capacity": part["capacity"]}} if "capacity" in part else {}
+    fleet.server.create(NODES, {"metadata": {"name": name, **labels}, **status})
+
+
+async def test_a_node_with_gpus_on_which_no_agent_ever_ran_is_missing_and_not_well() -> None:
+    fleet = a_fleet()
+    without_agent(fleet, "gpu-4", capacity={"cpu": "8", "nvidia.com/gpu": "8"})
+    without_agent(fleet, "gpu-3", labels={"nvidia.com/gpu.present": "true"})
+    without_agent(fleet, "gpu-5", labels={"feature.node.kubernetes.io/pci-0302_10de.present": "true"})
+    without_agent(fleet, "gpu-6", capacity={"nvidia.com/mig-1g.10gb": "7"})
+    without_agent(fleet, "head-1", labels={"role": "head"}, capacity={"cpu": "8"})
+    answer = await ask(fleet, "status")
+    assert answer.code == 1
+    said = "3, gpu-4, gpu-5, gpu-6; `gpuward preflight` says what to do"
+    assert f"agents  MISSING on 4 nodes with GPUs, where none ever ran: gpu-{said}" in answer.out
+    assert "nodes   6\n" in answer.out
+    value = (await ask(fleet, "status", "--json")).object()
+    assert (value["well"], value["nodes"]) == (False, 6)
+    assert value["agentless"] == ["gpu-3", "gpu-4", "gpu-5", "gpu-6"]
+    assert value["silent"] == []
+
+
+async def test_of_very_many_nodes_without_an_agent_the_first_are_named_and_the_rest_is_counted() -> None:
+    fleet = a_fleet()
+    for number in range(20):
+        without_agent(fleet, f"new-{number:02}", capacity={"nvidia.com/gpu": "8"})
+    out = await told(fleet, "status")
+    assert "MISSING on 20 nodes with GPUs, where none ever ran: new-00, new-01, " in out
+    assert "new-07 and 12 more; " in out
+    assert "new-08" not in out
+
+
+async def test_a_cluster_with_gpus_and_no_agent_at_all_says_so() -> None:
+    fleet = Fleet()
+    without_agent(fleet, "gpu-1", capacity={"nvidia.com/gpu": "8"})
+    out = await told(fleet, "status")
+    assert "nodes   1\n" in out
+    assert "MISSING on 1 node with GPUs" in out
+
+
+async def test_nodes_without_an_agent_are_listed_as_such_and_silent_ones_as_before() -> None:
+    fleet = a_fleet()
+    without_agent(fleet, "gpu-0", capacity={"nvidia.com/gpu": "8"})
+    await fleet.time.pass_by(400.0)
+    beat(fleet, but=("gpu-2",))
+    rows = (await told(fleet, "nodes")).splitlines()
+    assert [row.split()[0] for row in rows[1:]] == ["gpu-1", "gpu-2", "gpu-0"]
+    assert " ".join(rows[3].split()) == "gpu-0 no agent - 0 - - never no agent ever ran there"
+    assert "silent: 6 minutes ago" in rows[2]
+    values = (await ask(fleet, "nodes", "--json")).object()["nodes"]
+    assert [(one["node"], one["state"]) for one in values] == [
+        ("gpu-1", "heard"),
+        ("gpu-2", "silent"),
+        ("gpu-0", "no agent"),
+    ]
+    assert {key: values[2][key] for key in ("gpus", "agent", "mode", "heard_at", "silent", "cases")} == {
+        "gpus": [],
+        "agent": None,
+        "mode": None,
+        "heard_at": None,
+        "silent": True,
+        "cases": [],
+    }
+
+
+async def test_who_may_not_see_the_nodes_is_told_that_a_missing_agent_is_not_known() -> None:
+    fleet = a_fleet()
+    everything = frozenset({"*"})
+    ours = Rule(everything, frozenset({"gpuward.io", "coordination.k8s.io"}), everything)
+    pause = Rule(everything, frozenset({""}), frozenset({CONFIG_MAPS.plural}))
+    weak = fleet.cluster.as_user("weak", (ours, pause))
+    for command in ("status", "nodes"):
+        out = await told(fleet, command, cluster=weak)
+        assert "unknown which nodes with GPUs have no agent is not known: " in out
+    assert (await ask(fleet, "status", "--json", cluster=weak)).object()["agentless"] is None
+    assert (await ask(fleet, "status", cluster=weak)).code == 1
+
+
 async def test_a_short_pool_is_said_loudly() -> None:
     fleet = a_fleet()
     fleet.pool(size=2)
@@ -137,7 +219,7 @@ async def test_who_may_not_see_leases_is_told_that_this_is_not_known() -> None:
     assert "silent" not in answer.out
 
 
-async def test_no_pod_and_no_node_is_read() -> None:
+async def test_no_pod_is_read() -> None:
     fleet = a_fleet()
     asked = []
     spell = fleet.cluster.weather.spell
@@ -148,8 +230,8 @@ async def test_no_pod_and_no_node_is_read() -> None:
             return spell(user, call)  # type: ignore[arg-type]
 
     await ask(fleet, "status", cluster=replace(fleet.cluster, weather=Watching()))  # type: ignore[arg-type]
-    assert {LEASES, STANDBY_POOLS, GPU_CASES, GPU_NODES} <= set(asked)
-    assert {PODS, NODES}.isdisjoint(asked)
+    assert {LEASES, STANDBY_POOLS, GPU_CASES, GPU_NODES, NODES} <= set(asked)
+    assert PODS not in asked
 
 
 async def test_an_api_that_is_away_is_an_error_with_a_remedy() -> None:

@@ -81,7 +81,7 @@ async def test_a_case_is_found_by_its_node_gpu_or_fault(word: str) -> None:
 async def test_what_names_nothing_or_too_much_is_said_with_the_remedy() -> None:
     fleet = a_fleet()
     fleet.node("gpu-2")
-    with pytest.raises(Refused, match="names no case, node, GPU or fault; `gpuward cases --all`"):
+    with pytest.raises(Refused, match="names no case, node, GPU or fault that was told of; `gpuward cases --all`"):
         await ask(fleet, "why", "nothing")
     with pytest.raises(Refused, match=f"2 nodes have a GPU {GPU_A}; say which: gpu-1/{GPU_A}, gpu-2/{GPU_A}"):
         await ask(fleet, "why", GPU_A)

@@ -112,6 +112,10 @@ def test_people_who_may_view_a_cluster_see_ours_and_people_on_call_give_orders(s
     site.api.post(path_of(GPU_CASES), {**gpu_node("c-2"), "kind": "GPUCase", "spec": spec}).ok()
     path = path_of(GPU_CASES, "c-2")
     until(lambda: viewer.api.get(path).good and on_call.api.get(path).good, "both may look")
+    for person in (viewer, on_call):
+        person.api.get("/api/v1/nodes").ok()  # which have GPUs and no agent
+        assert person.api.patch("/api/v1/nodes/any", {}).code == 403
+    assert on_call.api.get("/api/v1/pods").code == 403
     order = {"spec": {"orders": [{"number": 2, "what": "release"}]}}
     assert viewer.api.patch(path, order).code == 403
     on_call.api.patch(path, order).ok()

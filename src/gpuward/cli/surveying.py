@@ -20,10 +20,10 @@ from gpuward.audit.facts import (
 from gpuward.cli.manifests import manifests
 from gpuward.cli.manifests.installation import Installation
 from gpuward.cli.manifests.places import DEFINITIONS, name_of, namespace_of, place_of
-from gpuward.cli.manifests.workloads import GPU_NODE
 from gpuward.isolation.tainting import OURS as FAULT
 from gpuward.model.daemon_set import daemon_set_of
 from gpuward.model.found import part, parts
+from gpuward.model.gpu_server import is_gpu_server
 from gpuward.model.objects.owned import LEADER_LEASE, RESERVED, STANDBY, Taint, agent_lease
 from gpuward.model.pod import PodSight, pod_of
 from gpuward.model.resource import (
@@ -46,8 +46,6 @@ _PROGRAMS = tuple(
     Resource("apps", "v1", plural, kind, namespaced=True)
     for plural, kind in (("deployments", "Deployment"), ("statefulsets", "StatefulSet"), ("daemonsets", "DaemonSet"))
 )
-_GPUS = ("nvidia.com/gpu", "nvidia.com/mig-")
-_MARKED = frozenset({*GPU_NODE, "nvidia.com/gpu.present"})
 _CHOSEN_BY_PEOPLE = frozenset({"Namespace", "ConfigMap", "DaemonSet", "Deployment", "PriorityClass"})
 """Kinds of which only that they are there is looked at: what is in them depends on how they were installed."""
 AT_ONCE = 8
@@ -171,10 +169,7 @@ async def _pods(look: Survey, nodes: frozenset[str]) -> list[PodSight]:
 
 def _gpu_server(node: Mapping[str, Any]) -> str:
     """Return the name of a node with GPUs, empty for all others."""
-    labels = part(part(node, "metadata"), "labels")
-    capacity = part(part(node, "status"), "capacity")
-    has_gpus = any(str(name).startswith(_GPUS) for name in capacity)
-    return name_of(node) if has_gpus or _MARKED & labels.keys() else ""
+    return name_of(node) if is_gpu_server(node) else ""
 
 
 def _agent(found: Mapping[str, Any]) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from gpuward.cli.fleet.values import (
     board_value,
     case_value,
     meant_value,
-    node_value,
+    nodes_value,
     paused_value,
     report_value,
 )
@@ -84,7 +84,7 @@ async def status(desk: Desk, asked: Asked, voice: Voice) -> int:
 async def cases(desk: Desk, asked: Asked, voice: Voice) -> int:
     """List the cases."""
     if asked.node and await desk.node(asked.node) is None:
-        raise Refused(f"there is no GPU node {asked.node}; `gpuward nodes` lists them")
+        raise Refused(f"there is no GPU node {asked.node} of which an agent has told; `gpuward nodes` lists them")
     found = await desk.cases(ended=asked.all, node=asked.node or "")
     indices = await desk.indices(node=asked.node or "") if found else {}
     value = {"cases": [case_value(case, indices=indices) for case in found]}
@@ -96,8 +96,7 @@ async def cases(desk: Desk, asked: Asked, voice: Voice) -> int:
 async def nodes(desk: Desk, asked: Asked, voice: Voice) -> int:
     """List the GPU servers."""
     board = await desk.board()
-    value = {"nodes": [node_value(node, board) for node in board.nodes], "troubles": list(board.troubles)}
-    voice.answer(value, node_lines(board, look_of(desk, asked)))
+    voice.answer(nodes_value(board), node_lines(board, look_of(desk, asked)))
     return 0
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from gpuward.cli.fleet.next_steps import next_of
 from gpuward.cli.times import as_json
-from gpuward.controller.desk.glance import CaseGlance, LeaseGlance, NodeGlance
+from gpuward.controller.desk.glance import CaseGlance, LeaseGlance, NodeGlance, node_glance
 from gpuward.controller.desk.naming import Named
 from gpuward.controller.desk.pausing import Paused
 from gpuward.controller.desk.reading import Board, Indices, indices_of, lacks
@@ -16,6 +16,9 @@ from gpuward.model.objects.notice import Noticed
 from gpuward.model.objects.pause import Pause
 from gpuward.model.objects.standby_pool import StandbyPool
 
+NO_AGENT = "no agent"
+"""The state of a node with GPUs on which no agent ever ran."""
+
 
 def board_value(board: Board) -> dict[str, Any]:
     """Return the fleet at one look; what is not known is null."""
@@ -26,10 +29,11 @@ def board_value(board: Board) -> dict[str, Any]:
         "modes": modes_of(board.nodes),
         "paused": pause_value(board.pause),
         "leader": leader_value(board.leader, leads=board.leads),
-        "nodes": len(board.nodes),
+        "nodes": len(board.nodes) + len(board.agentless or ()),
         "silent": [{"node": name, "since": as_json(since)} for name, since in board.silent]
         if board.has_leases
         else None,
+        "agentless": None if board.agentless is None else list(board.agentless),
         "held": [{"node": node.name, "because": node.held} for node in board.nodes if node.held],
         "gpus": dict(sorted(board.states.items())),
         "pools": list(map(pool_value, board.pools)),
@@ -78,11 +82,31 @@ def undo_of(case: CaseGlance) -> str | None:
     return f"gpuward release {case.name}" if case.is_open else None
 
 
+def nodes_value(board: Board) -> dict[str, Any]:
+    """Return the GPU servers, those without an agent last; of these nothing is known but that they are there."""
+    untold = [node_value(node_glance({"metadata": {"name": name}}), board) for name in board.agentless or ()]
+    return {
+        "nodes": [node_value(node, board) for node in board.nodes] + untold,
+        "troubles": list(board.troubles),
+    }
+
+
+def state_of(name: str, board: Board) -> str | None:
+    """Return whether the agent of a node is heard of: `heard`, `silent`, `no agent`; None where nobody can see it."""
+    if name in (board.agentless or ()):
+        return NO_AGENT
+    if not board.has_leases:
+        return None
+    lease = board.agents.get(name)
+    return "silent" if lease is None or lease.is_silent(board.now) else "heard"
+
+
 def node_value(node: NodeGlance, board: Board) -> dict[str, Any]:
     """Return a GPU server as a row."""
-    lease = board.agents.get(node.name)
+    lease, state = board.agents.get(node.name), state_of(node.name, board)
     return {
         "node": node.name,
+        "state": state,
         "gpus": [
             {
                 "gpu": gpu.index,
@@ -100,7 +124,7 @@ def node_value(node: NodeGlance, board: Board) -> dict[str, Any]:
         "agent": node.agent or None,
         "driver": node.driver or None,
         "heard_at": None if lease is None else as_json(lease.renewed),
-        "silent": (lease is None or lease.is_silent(board.now)) if board.has_leases else None,
+        "silent": None if state is None else state != "heard",
         "held": node.held or None,
         "trouble": node.trouble or None,
         "cases": [case.name for case in board.cases if case.node == node.name],

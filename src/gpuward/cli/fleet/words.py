@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 
 from gpuward.cli.fleet.next_steps import next_of
-from gpuward.cli.fleet.values import modes_of, undo_of
+from gpuward.cli.fleet.values import NO_AGENT, modes_of, state_of, undo_of
 from gpuward.cli.times import age, as_shown, with_zone
 from gpuward.controller.desk.glance import ACTIVE, CaseGlance, NodeGlance
 from gpuward.controller.desk.reading import Board, Indices, indices_of, lacks
@@ -16,7 +16,7 @@ from gpuward.model.counted import many
 
 MOST_NAMED = 8
 """So many names stand in a line before the rest is counted."""
-_LOUD = re.compile(r"\b(?:P0|PAUSED|NOBODY LEADS|SHORT|parked|silent|failed|refused)\b|^FAILED\b")
+_LOUD = re.compile(r"\b(?:P0|PAUSED|NOBODY LEADS|SHORT|MISSING|parked|silent|failed|refused)\b|^FAILED\b")
 _LESS = re.compile(r"\b(?:P1)\b")
 
 
@@ -38,9 +38,10 @@ def board_lines(board: Board, look: Look) -> Iterator[str]:
     if board.pause.on:
         yield f"PAUSED  nothing new is isolated: {board.pause.sentence}"
     modes = ", ".join(f"{mode} on {count}" for mode, count in modes_of(board.nodes).items())
-    yield f"mode    {modes or 'none: there are no nodes'}"
+    yield f"mode    {modes or 'none: no agent has told of a node'}"
     yield f"nodes   {_nodes(board)}"
     yield f"GPUs    {_gpus(board)}"
+    yield from _agentless(board)
     yield from _silent(board, look)
     yield from _held(board)
     yield from _pools(board)
@@ -66,7 +67,8 @@ def _who_leads(board: Board, look: Look) -> Iterator[str]:
 def _nodes(board: Board) -> str:
     untold = [node.name for node in board.nodes if not node.told]
     more = f"; of {names(untold)} no agent has told anything" if untold else ""
-    return f"{len(board.nodes)}{more}" if board.nodes else "none: no agent has told of a GPU server yet"
+    count = len(board.nodes) + len(board.agentless or ())
+    return f"{count}{more}" if count else "none: no agent has told of a GPU server yet"
 
 
 def _gpus(board: Board) -> str:
@@ -77,6 +79,13 @@ def gpus_in_words(states: Counter[str]) -> str:
     """Return how many GPUs are in which state."""
     others = "".join(f", {count} {state}" for state, count in sorted(states.items()) if state != ACTIVE)
     return f"{states[ACTIVE]} of {states.total()} active{others}"
+
+
+def _agentless(board: Board) -> Iterator[str]:
+    lacking = board.agentless
+    if lacking:
+        where = f"{many(len(lacking), 'node')} with GPUs, where none ever ran: {names(lacking)}"
+        yield f"agents  MISSING on {where}; `gpuward preflight` says what to do"
 
 
 def _silent(board: Board, look: Look) -> Iterator[str]:
@@ -165,18 +174,20 @@ def case_lines(cases: Sequence[CaseGlance], look: Look, *, indices: Indices, end
 
 def node_lines(board: Board, look: Look) -> Iterator[str]:
     """Yield the nodes as a table."""
-    if not board.nodes:
+    lacking = board.agentless or ()
+    if not board.nodes and not lacking:
         yield "there is no GPU node: no agent has told of one yet"
+        yield from (f"unknown {trouble}" for trouble in board.troubles)
         return
     heads = ("NODE", "GPUS", "MODE", "CASES", "AGENT", "DRIVER", "HEARD", "TROUBLE")
-    yield from table(heads, [_node_row(node, board, look) for node in board.nodes])
+    without = [(name, NO_AGENT, "-", "0", "-", "-", "never", "no agent ever ran there") for name in lacking]
+    yield from table(heads, [*(_node_row(node, board, look) for node in board.nodes), *without])
     yield from (f"unknown {trouble}" for trouble in board.troubles)
 
 
 def _node_row(node: NodeGlance, board: Board, look: Look) -> tuple[str, ...]:
     lease = board.agents.get(node.name)
     heard = "never" if lease is None or lease.renewed is None else f"{age(look.now - lease.renewed)} ago"
-    silent = board.has_leases and (lease is None or lease.is_silent(board.now))
     mode = node.wanted or "-"
     return (
         node.name,
@@ -189,7 +200,7 @@ def _node_row(node: NodeGlance, board: Board, look: Look) -> tuple[str, ...]:
         str(sum(case.node == node.name for case in board.cases)),
         node.agent or "-",
         node.driver or "-",
-        f"silent: {heard}" if silent else heard,
+        f"silent: {heard}" if state_of(node.name, board) == "silent" else heard,
         node.trouble or node.held or "-",
     )
 

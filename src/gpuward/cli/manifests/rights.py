@@ -74,8 +74,9 @@ _OF_VIEWERS = (
     *(Right(one, _READ) for one in OURS),
     Right(kinds.CONFIG_MAPS, ("get",), names=(PAUSE,)),
     Right(kinds.LEASES, ("get", "list")),
+    Right(kinds.NODES, ("list",)),
 )
-"""Who leads, and which agents live, is told by Leases."""
+"""Who leads, and which agents live, is told by Leases; which nodes have GPUs and no agent, by the nodes."""
 _OF_ON_CALL = (
     *_OF_VIEWERS,
     Right(kinds.GPU_CASES, ("create", "patch", "update")),

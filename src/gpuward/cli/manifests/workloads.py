@@ -15,23 +15,11 @@ from gpuward.cli.manifests.installation import (
     Installation,
     named,
 )
-from gpuward.model.objects.owned import GPUS
+from gpuward.model.gpu_server import GPU_NODE, GPU_SERVER
 
 REPLICAS = 2
 END_SECONDS = 180
 """How long an agent may take to end: a reset that is under way is waited for."""
-SIGHTS = (
-    "feature.node.kubernetes.io/pci-10de.present",
-    "feature.node.kubernetes.io/pci-0300_10de.present",
-    "feature.node.kubernetes.io/pci-0302_10de.present",
-    "feature.node.kubernetes.io/pci-0680_10de.present",
-)
-"""Labels of Node Feature Discovery for anything of PCI vendor 10de: by vendor (as the GPU Operator sets it up), or by
-class and vendor (its own default): display and 3D controllers, and the NVSwitches, which stay when GPUs fall off."""
-GPU_NODE = (*SIGHTS, GPUS)
-"""Any of these labels makes a node one of ours. The last is put on by the controller once an agent was there, or by a
-person: the agent must not leave with the last GPU that is seen."""
-_NOT_CONTROLLERS = (*GPU_NODE, "nvidia.com/gpu.present")
 METRICS_PORT = 9464
 _SCRAPED = {"prometheus.io/scrape": "true", "prometheus.io/port": str(METRICS_PORT), "prometheus.io/path": "/metrics"}
 """By these annotations a Prometheus that looks at all pods finds the numbers."""
@@ -155,7 +143,7 @@ def _controller_pod(installation: Installation) -> dict[str, Any]:
         # On a small cluster the nodes without GPUs are those of the control plane.
         "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}],
         "affinity": {
-            "nodeAffinity": _required([[_asked(key, "DoesNotExist") for key in _NOT_CONTROLLERS]]),
+            "nodeAffinity": _required([[_asked(key, "DoesNotExist") for key in GPU_SERVER]]),
             "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
         },
         "containers": [container],

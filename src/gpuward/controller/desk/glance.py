@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from gpuward.model.case import ENDED
+from gpuward.model.gpu_server import is_gpu_server
 from gpuward.model.objects.owned import agent_lease
 from gpuward.ports import Object
 
@@ -155,6 +156,11 @@ def node_glance(found: Object) -> NodeGlance:
         told=bool(status),
         gpus=tuple(_gpu(one, number) for number, one in enumerate(gpus)),
     )
+
+
+def gpu_server(found: Object) -> str:
+    """Return the name of a Node with GPUs, empty for all others."""
+    return _name(found) if is_gpu_server(found) else ""
 
 
 def case_glance(found: Object) -> CaseGlance:

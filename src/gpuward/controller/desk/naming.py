@@ -50,7 +50,7 @@ async def gpu_of(desk: Desk, node: str, gpu: str) -> tuple[NodeGlance, GpuGlance
     """Return a GPU of a node. Raises Refused with the GPUs that the node has."""
     seen = await desk.node(node)
     if seen is None:
-        raise Refused(f"there is no GPU node {node}; `gpuward nodes` lists them")
+        raise Refused(f"there is no GPU node {node} of which an agent has told; `gpuward nodes` lists them")
     address = read_pci(gpu)
     found = seen.gpu_named(gpu, pci="" if address is None else address.pci)
     if found is None:
@@ -86,7 +86,8 @@ async def _object(desk: Desk, word: str) -> Named:
     fault = await desk.cluster.get(GPU_FAULTS, word)
     if fault is None:
         raise Refused(
-            f"{word!r} names no case, node, GPU or fault; `gpuward cases --all` and `gpuward nodes` list them"
+            f"{word!r} names no case, node, GPU or fault that was told of; "
+            "`gpuward cases --all` and `gpuward nodes` list them"
         )
     judged = (fault.get("status") or {}).get("judged") or {}
     case = judged.get("case")

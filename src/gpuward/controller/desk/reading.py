@@ -11,6 +11,7 @@ from gpuward.controller.desk.glance import (
     NodeGlance,
     agent_of,
     case_glance,
+    gpu_server,
     lease_glance,
     moment,
     node_glance,
@@ -27,6 +28,7 @@ from gpuward.model.resource import (
     GPU_FAULTS,
     GPU_NODES,
     LEASES,
+    NODES,
     SELF_REVIEWS,
     STANDBY_POOLS,
 )
@@ -64,6 +66,8 @@ class Board:
     """Whether the Leases could be read: without them nobody knows who leads, and who lives."""
     agents: dict[str, LeaseGlance] = field(default_factory=dict)
     """By node, the Lease of its agent."""
+    agentless: tuple[str, ...] | None = ()
+    """The nodes with GPUs on which no agent ever ran; None: the nodes could not be read."""
     pause: Pause = Pause(on=False)  # noqa: RUF009  it is frozen
     troubles: tuple[str, ...] = ()
 
@@ -97,7 +101,8 @@ class Board:
         """Whether nothing here needs a look: unknown is not healthy."""
         real = any(case.drill == "" for case in self.cases)
         idle = bool(self.nodes) and set(self.states) == {ACTIVE}
-        return idle and not real and self.leads and not (self.silent or self.short or self.troubles or self.pause.on)
+        amiss = self.silent or self.agentless or self.short or self.troubles or self.pause.on
+        return idle and not real and self.leads and not amiss
 
 
 class Desk:
@@ -121,6 +126,7 @@ class Desk:
         nodes, cases = await self.nodes(), await self.cases()
         pools = await self.pools(troubles)
         leases = await self._leases(troubles)
+        agentless = await self._agentless(nodes, troubles)
         pause = await self._pause(troubles)
         await self._unjudged(troubles)
         return Board(
@@ -131,6 +137,7 @@ class Desk:
             leader=None if leases is None else leases.get(LEADER_LEASE),
             has_leases=leases is not None,
             agents={node: lease for name, lease in (leases or {}).items() if (node := agent_of(name))},
+            agentless=agentless,
             pause=pause,
             troubles=tuple(troubles),
         )
@@ -202,6 +209,15 @@ class Desk:
         if late:
             what = f"{many(len(late), 'fault was', 'faults were')} not judged within {LATE_SECONDS:.0f} s"
             troubles.append(f"{what}, the first by name {late[0]}; the controller's output says why")
+
+    async def _agentless(self, told: Iterable[NodeGlance], troubles: list[str]) -> tuple[str, ...] | None:
+        """Return the nodes with GPUs of which no agent has ever made a GPUNode, by name."""
+        try:
+            listed = await self.cluster.list(NODES, project=gpu_server)
+        except Refused as error:
+            troubles.append(f"which nodes with GPUs have no agent is not known: {error}")
+            return None
+        return tuple(sorted(set(listed.items) - {node.name for node in told} - {""}))
 
     async def _leases(self, troubles: list[str]) -> dict[str, LeaseGlance] | None:
         try:
