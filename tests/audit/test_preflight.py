@@ -195,6 +195,7 @@ def test_what_is_missing_or_of_another_version_is_named() -> None:
         ({"servers": (GpuServer("gpu-1", agent="0", silent_seconds=1.0),)}, "P-agent-version"),
         ({"leader": ""}, "P-no-leader"),
         ({"pools": (PoolFact("h100", size=2, short=1),)}, "P-pool-short"),
+        ({"pools": (PoolFact("h100-2", size=2, short=0, first="h100", wholly=True),)}, "P-pool-claimed"),
         ({"serves_policies": False}, "P-policy"),
         ({"unseen": ("cannot list the nodes: the API server answers 403",)}, "P-unseen"),
     ],
@@ -220,6 +221,14 @@ def test_others_that_act_on_nodes_are_told_as_facts(facts: dict[str, Any], name:
 def test_what_only_sounds_like_another_is_none() -> None:
     programs = (Program("Deployment", "kured-x", "web", ("registry.example.com/draino/web:1",)),)
     assert found(programs=programs, definitions=frozenset({"machines.cluster.x-k8s.io"})) == []
+
+
+@pytest.mark.parametrize(("wholly", "nodes"), [(True, "every node of its shape"), (False, "a node of both shapes")])
+def test_a_pool_that_overlaps_another_is_told_with_the_one_that_counts(wholly: bool, nodes: str) -> None:  # noqa: FBT001
+    finding = the_one(pools=(PoolFact("h100-2", size=2, short=0, first="h100", wholly=wholly),))
+    assert finding.what == (
+        f"StandbyPool h100-2 overlaps StandbyPool h100: {nodes} is of StandbyPool h100, the first by name."
+    )
 
 
 def test_what_blocks_comes_first() -> None:

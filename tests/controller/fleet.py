@@ -428,10 +428,10 @@ class Fleet:
         with contextlib.suppress(AssertionError):
             self._status(PODS, name, {"phase": "Succeeded"}, space="work")
 
-    def pool(self, name: str = "h100", *, size: int = 1) -> None:
-        """Make a pool of standby nodes of this fleet's shape."""
-        shape = {"product": PRODUCT, "count": 2}
-        self.server.create(STANDBY_POOLS, {"metadata": {"name": name}, "spec": {"shape": shape, "size": size}})
+    def pool(self, name: str = "h100", *, size: int = 1, **shape: Any) -> None:
+        """Make a pool of standby nodes of this fleet's shape, but for what is told."""
+        spec = {"shape": {"product": PRODUCT, "count": 2, **shape}, "size": size}
+        self.server.create(STANDBY_POOLS, {"metadata": {"name": name}, "spec": spec})
 
 
 def uuid_of(pci: str) -> str:

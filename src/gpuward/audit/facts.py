@@ -74,6 +74,10 @@ class PoolFact:
     size: int
     short: int
     because: str = ""
+    first: str = ""
+    """The pool before it, by name, that nodes of its shape are of; empty: all are its own."""
+    wholly: bool = False
+    """Whether `first` has every node of its shape."""
 
 
 @dataclass(frozen=True, slots=True)

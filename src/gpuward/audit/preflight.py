@@ -173,6 +173,13 @@ def _short_pools(facts: ClusterFacts) -> Iterator[Hit]:
             yield Hit(f"StandbyPool {pool.name}", words)
 
 
+def _claimed_pools(facts: ClusterFacts) -> Iterator[Hit]:
+    for pool in facts.pools:
+        if pool.first:
+            nodes = "every node of its shape" if pool.wholly else "a node of both shapes"
+            yield Hit(f"StandbyPool {pool.name}", {"first": pool.first, "nodes": nodes})
+
+
 def _never(budget: DisruptionBudget) -> str:
     """Return why a budget allows no eviction, however well its pods are; empty when it may allow one."""
     if budget.most in {0, "0", "0%"}:
@@ -343,5 +350,14 @@ ROWS: tuple[Row, ...] = (
         blocks=False,
         sure=Sure.SEEN,
         find=_short_pools,
+    ),
+    Row(
+        "P-pool-claimed",
+        "{subject} overlaps StandbyPool {first}: {nodes} is of StandbyPool {first}, the first by name.",
+        "A node is of one pool; what stands by under the taint of the other takes no place there, and is not counted.",
+        "Make one pool of both, or give their shapes something that differs.",
+        blocks=False,
+        sure=Sure.SEEN,
+        find=_claimed_pools,
     ),
 )

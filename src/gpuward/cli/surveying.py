@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -20,11 +20,14 @@ from gpuward.audit.facts import (
 from gpuward.cli.manifests import manifests
 from gpuward.cli.manifests.installation import Installation
 from gpuward.cli.manifests.places import DEFINITIONS, name_of, namespace_of, place_of
+from gpuward.isolation.standby import claim_on
 from gpuward.isolation.tainting import OURS as FAULT
 from gpuward.model.daemon_set import daemon_set_of
 from gpuward.model.found import part, parts
 from gpuward.model.gpu_server import is_gpu_server
 from gpuward.model.objects.owned import LEADER_LEASE, RESERVED, STANDBY, Taint, agent_lease
+from gpuward.model.objects.standby_pool import Shape
+from gpuward.model.objects.values import ObjectError, read
 from gpuward.model.pod import PodSight, pod_of
 from gpuward.model.resource import (
     DAEMON_SETS,
@@ -89,10 +92,11 @@ async def survey(
     leases = dict(await look.listed(LEASES, partial(_renewed, now=now), namespace=installation.namespace))
     agents = dict(await look.listed(GPU_NODES, _agent)) if is_served[GPU_NODES] else {}
     pools = await look.listed(STANDBY_POOLS, _pool) if is_served[STANDBY_POOLS] else []
+    shapes = {fact.name: shape for fact, _, shape in pools if shape is not None}
     programs = [one for kind in _PROGRAMS for one in await look.listed(kind, partial(_program, kind=kind.kind))]
     return ClusterFacts(
         version=__version__,
-        taints=our_taints(fault_taint, [taint for _, taint in pools]),
+        taints=our_taints(fault_taint, [taint for _, taint, _ in pools]),
         servers=tuple(GpuServer(name, agents.get(name, ""), _silence(leases, agent_lease(name))) for name in nodes),
         daemon_sets=tuple(await look.listed(DAEMON_SETS, daemon_set_of)),
         pods=tuple(await _pods(look, frozenset(nodes))),
@@ -101,7 +105,7 @@ async def survey(
         definitions=definitions,
         installed=installed,
         leader=_leader(leases),
-        pools=tuple(fact for fact, _ in pools),
+        pools=tuple(_with_claim(fact, shapes) for fact, _, _ in pools),
         serves_policies=serves_policies,
         unseen=tuple(look.unseen),
     )
@@ -197,12 +201,25 @@ def _leader(leases: Mapping[str, tuple[str, float | None, float]]) -> str:
     return holder if silent is not None and silent <= lasts else ""
 
 
-def _pool(found: Mapping[str, Any]) -> tuple[PoolFact, Taint]:
+def _pool(found: Mapping[str, Any]) -> tuple[PoolFact, Taint, Shape | None]:
     spec, status = part(found, "spec"), part(found, "status")
     size, taint = int(spec.get("size") or 0), part(spec, "taint")
     short = int(status.get("short", size) or 0)
     fact = PoolFact(name_of(found), size, short, str(status.get("because") or ""))
-    return fact, Taint(str(taint.get("key") or STANDBY), str(taint.get("effect") or "NoSchedule"))
+    return fact, Taint(str(taint.get("key") or STANDBY), str(taint.get("effect") or "NoSchedule")), _shape(spec)
+
+
+def _shape(spec: Mapping[str, Any]) -> Shape | None:
+    """Return what the nodes of a pool are like; None where it cannot be read."""
+    try:
+        return read(Shape, spec.get("shape"), "spec.shape")
+    except ObjectError:
+        return None
+
+
+def _with_claim(pool: PoolFact, shapes: Mapping[str, Shape]) -> PoolFact:
+    claim = claim_on(pool.name, shapes) if pool.name in shapes else None
+    return pool if claim is None else replace(pool, first=claim.pool, wholly=claim.whole)
 
 
 def _program(found: Mapping[str, Any], *, kind: str) -> Program:

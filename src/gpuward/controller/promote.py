@@ -139,10 +139,11 @@ class Promoter:
 
     async def _count(self, pool: StandbyPool) -> None:
         """Write what a pool has, and say it aloud when it lacks more, or lacks nothing any more."""
-        standing = self._picture.spares().standing_by(pool.spec.taint)
+        spares = self._picture.spares()
+        standing, claim = spares.of_pool(pool), spares.claim_on(pool)
         ready = tuple(node.name for node in standing if not node.unfit)
         short = max(0, pool.spec.size - len(ready))
-        unfit = next((f"{node.name} {node.unfit}" for node in standing if node.unfit), "")
+        unfit = claim or next((f"{node.name} {node.unfit}" for node in standing if node.unfit), "")
         has = f"{many(len(ready), f'of {pool.spec.size} stands', f'of {pool.spec.size} stand')} by"
         because = f"{has}{f'; {unfit}' if unfit else ''}" if short else ""
         before = pool.status or PoolStatus()

@@ -84,7 +84,7 @@ class Refiller:
     def _wanted(self, pool: StandbyPool, status: PoolStatus, spares: Spares) -> frozenset[str]:
         """Return the repaired nodes that the pool lacks."""
         taint = pool.spec.taint
-        standing = spares.standing_by(taint)
+        standing = spares.of_pool(pool)
         made_up = {node.name for one in status.promoted if one.refilled_at is None and (node := self._node_of(one))}
         ready = [node.name for node in standing if not node.unfit or node.name in made_up]
         free: list[StandbyNode] = []

@@ -1,11 +1,12 @@
 """Which standby node takes the place of a sick one, and which was released: looked at only, nothing is changed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gpuward.controller.outcomes import NO_POOL, is_open
 from gpuward.controller.views import GpuNodeView, NodeView, shape_of_node
 from gpuward.isolation.fabric import FABRIC_KEYS
-from gpuward.isolation.standby import Choice, StandbyNode, choose, is_alike
+from gpuward.isolation.standby import Choice, StandbyNode, choose, claim_on, is_alike, words_of
 from gpuward.model.case import Case, EffectKind, Outcome
 from gpuward.model.job import JobRef
 from gpuward.model.objects.gpu_case import GpuCase, as_case
@@ -58,6 +59,28 @@ class Spares:
                     StandbyNode(name, shape, unfit=self._unfit(node, gpus, Taint(taint.key, str(taint.effect))))
                 )
         return found
+
+    def of_pool(self, pool: StandbyPool) -> list[StandbyNode]:
+        """Return the nodes that stand by for a pool; those that wear its taint in vain with why, another pool's not."""
+        found = []
+        for node in self.standing_by(pool.spec.taint):
+            owner = self.pool_of(node.name)
+            if owner is None:
+                found.append(replace(node, unfit=f"has no pool's shape: {words_of(node.shape)}"))
+            elif owner.head.name == pool.head.name:
+                found.append(node)
+            elif is_alike(pool.spec.shape, node.shape):
+                found.append(
+                    replace(node, unfit=f"is of StandbyPool {owner.head.name}, the first by name of its shape")
+                )
+        return found
+
+    def claim_on(self, pool: StandbyPool) -> str:
+        """Return why no node can be of a pool, in a sentence's part; empty where some can."""
+        claim = claim_on(pool.head.name, {name: one.spec.shape for name, one in self._pools.items()})
+        return (
+            f"StandbyPool {claim.pool}, the first by name, has every node of its shape" if claim and claim.whole else ""
+        )
 
     def _wearing(self, taint: StandbyTaint) -> list[str]:
         """Return the nodes that wore a pool's taint when they were first asked for; looked for once."""

@@ -1,6 +1,6 @@
 """Which standby node takes the place of one that falls ill, and which nodes refill a pool. Nothing is promoted here."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from gpuward.model.objects.standby_pool import Shape
@@ -27,6 +27,14 @@ class Choice:
     node: str | None
     given_up: tuple[str, ...] = ()
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The pool that has all nodes of another pool's shape, or those that have both shapes: the first by name counts."""
+
+    pool: str
+    whole: bool
 
 
 def choose(lost: Shape, standing_by: Iterable[StandbyNode]) -> Choice:
@@ -57,6 +65,19 @@ def is_alike(wanted: Shape, found: Shape, *, given_up: Sequence[str] = ()) -> bo
     )
 
 
+def claim_on(name: str, shapes: Mapping[str, Shape]) -> Claim | None:
+    """Return the pool that has nodes of another pool's shape, all if one does; None where all are its own.
+
+    A pool that comes before one of a wider shape takes a part of it by intent: that is no claim.
+    """
+    mine, others = shapes[name], [other for other in sorted(shapes) if other < name]
+    whole = next((other for other in others if is_alike(shapes[other], mine)), None)
+    if whole is not None:
+        return Claim(whole, whole=True)
+    part = (other for other in others if _meet(mine, shapes[other]) and not is_alike(mine, shapes[other]))
+    return next((Claim(other, whole=False) for other in part), None)
+
+
 def refill(shape: Shape, size: int, ready: Sequence[str], *, free: Iterable[StandbyNode]) -> tuple[str, ...]:
     """Return the free nodes that shall stand by, in order, so that a pool of `size` is full again as far as may be."""
     fitting = sorted(
@@ -70,6 +91,12 @@ def words_of(shape: Shape) -> str:
     memory = f" of {shape.memory_mib} MiB" if shape.memory_mib else ""
     layout = f", MIG {shape.mig_layout}" if shape.mig_layout else ", MIG off"
     return f"{shape.count} x {shape.product}{memory}{layout}"
+
+
+def _meet(one: Shape, other: Shape) -> bool:
+    """Return whether a node could have both shapes."""
+    said = [(name, getattr(one, name), getattr(other, name)) for name in _NAMES]
+    return all(left == right or (name not in _ALWAYS and (not left or not right)) for name, left, right in said)
 
 
 def _relaxations() -> list[tuple[str, ...]]:
