@@ -167,6 +167,37 @@ async def test_the_report_names_the_pods_that_the_kubelet_and_the_processes_tell
     assert "with work of work/side-0, work/train-0" in await told(fleet, "report")
 
 
+@pytest.mark.parametrize("word", ["c-{fault}", "gpu-1", "gpu-1/0", "{fault}"])
+async def test_a_story_names_the_pods_that_had_the_gpu_in_mode_observe_too(word: str) -> None:
+    fleet = a_fleet(mode=Mode.OBSERVE)
+    async with fleet.running() as controller:
+        fault = fleet.fault(48, pods=("train-0",), pods_follow=True)
+        await fleet.go(controller, rounds=5)
+        name = word.format(fault=fault)
+        waiting = "had GPU  work/train-0; of others it is not known: the kubelet has not answered yet"
+        assert waiting in (await told(fleet, "why", name)).splitlines()
+        uid = fleet.get(PODS, "train-0", space="work")["metadata"]["uid"]
+        fleet.tenants(fault, FaultPod("work", "train-0", uid), FaultPod("work", "side-0"))
+        await fleet.go(controller, rounds=5)
+    assert "had GPU  work/side-0, work/train-0" in (await told(fleet, "why", name)).splitlines()
+    (story,) = (await ask(fleet, "why", name, "--json")).object()["stories"]
+    assert (story["had_gpu"], story["had_gpu_trouble"]) == (["work/side-0", "work/train-0"], "")
+    assert story["pods"] == []
+
+
+async def test_a_gpu_that_no_pod_had_is_told_as_that_and_unknown_is_not_none() -> None:
+    fleet = a_fleet(mode=Mode.OBSERVE)
+    async with fleet.running() as controller:
+        free, unknown = fleet.fault(48, pods_follow=True), fleet.fault(48, pci=GPU_B)
+        fleet.tenants(free)
+        await fleet.go(controller, rounds=5)
+    assert "had GPU  no pod" in (await told(fleet, "why", f"c-{free}")).splitlines()
+    said = "had GPU  not known: the kubelet was not asked"
+    assert said in (await told(fleet, "why", f"c-{unknown}")).splitlines()
+    (story,) = (await ask(fleet, "why", f"c-{unknown}", "--json")).object()["stories"]
+    assert (story["had_gpu"], story["had_gpu_trouble"]) == ([], "the kubelet was not asked")
+
+
 async def test_a_pod_of_which_only_the_uid_is_known_is_told_by_it_and_not_beside_its_name() -> None:
     holders = [{"pid": pid, "pod": {"uid": uid}} for pid, uid in enumerate(("u-1", "u-2"), 1)]
     pods = [{"namespace": "work", "name": "train-0", "uid": "u-1"}]

@@ -15,9 +15,9 @@ from gpuward.model.resource import GPU_CASES, GPU_FAULTS, GPU_NODES
 from tests.install.site import grant, path_of
 from tests.kit.controlplane.plane import User
 from tests.kit.ward import until
-from tests.together.test_node_and_controller import Node, node
+from tests.together.test_node_and_controller import Node, gpus, node
 
-__all__ = ["node"]
+__all__ = ["gpus", "node"]
 pytestmark = [pytest.mark.real, pytest.mark.long]
 
 
@@ -83,6 +83,7 @@ def test_a_person_on_call_does_all_of_it_with_her_own_rights(node: Node, on_call
             code, story = answered(on_call, "why", word)
             assert (code, [one["case"] for one in story["stories"]]) == (0, [case]), word
         told = said(on_call, "why", case)[1]
+        assert "\nhad GPU  " in told
         assert any(line.startswith("line ") and "NVRM: Xid" in line for line in told.splitlines())
         assert f"default/train-{node.name}: gone" in told
         (row,) = [one for one in answered(on_call, "report")[1]["cases"] if one["case"] == case]

@@ -30,6 +30,7 @@ def story_lines(story: Story, look: Look) -> Iterator[str]:
     yield f"where    {_place(story)}"
     yield f"what     {case.spec.title}: {case.spec.level if status is None else status.level} {case.spec.fault_class}"
     yield from _from_line_to_verdict(story)
+    yield from _had_gpu(story)
     yield from (f"job      {job.kind} {job.name} in {job.namespace} had the GPU" for job in case.spec.jobs)
     yield f"plan     {', '.join(story.plan) or 'nothing is done in this mode'}"
     for effect in case.spec.effects if status is None else status.effects:
@@ -91,6 +92,15 @@ def _from_line_to_verdict(story: Story) -> Iterator[str]:
     yield f"verdict  {spec.because if verdict is None else verdict.because}"
     if verdict is not None and verdict.action:
         yield f"do       {verdict.action}"
+
+
+def _had_gpu(story: Story) -> Iterator[str]:
+    """Yield the pods that had the GPU when the fault came, and why others may have had it; nothing without a fault."""
+    if story.fault is None or story.case.spec.gpu is None:
+        return
+    pods, trouble = names(story.had_gpu, _MOST_PODS), story.had_gpu_trouble
+    others = f"{'of others it is ' if pods else ''}not known: {trouble}" if trouble else ""
+    yield f"had GPU  {'; '.join(filter(None, (pods, others))) or 'no pod'}"
 
 
 def _step(effect: Effect, look: Look) -> str:

@@ -204,6 +204,8 @@ def story_value(story: Story) -> dict[str, Any]:
             }
             for effect in (case.spec.effects if status is None else status.effects)
         ],
+        "had_gpu": list(story.had_gpu),
+        "had_gpu_trouble": story.had_gpu_trouble,
         "jobs": [f"{job.kind}/{job.namespace}/{job.name}" for job in case.spec.jobs],
         "notices": [] if status is None else list(map(_notice, status.noticed)),
         "passed_over": "" if status is None else status.passed_over,

@@ -1,12 +1,13 @@
 """What a desk keeps of each object: as little as people are told. A broken field is an empty one, never an error."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from gpuward.model.case import ENDED
 from gpuward.model.gpu_server import is_gpu_server
+from gpuward.model.objects.gpu_fault import PodRef
 from gpuward.model.objects.owned import agent_lease
 from gpuward.ports import Object
 
@@ -219,7 +220,7 @@ def fault_glance(found: Object) -> FaultGlance:
     """Return what is kept of a GPUFault."""
     spec, status = _part(found, "spec"), _part(found, "status")
     judged, newest = _part(status, "judged"), _part(status, "evidence")
-    told = _items(_part(status, "pods"), "pods")
+    told = (*_items(_part(status, "pods"), "pods"), *(_part(one, "pod") for one in _items(spec, "holders")))
     return FaultGlance(
         name=_name(found),
         node=_text(spec.get("nodeName")),
@@ -233,15 +234,18 @@ def fault_glance(found: Object) -> FaultGlance:
         judged=bool(judged),
         case=_text(judged.get("case")),
         because=_text(judged.get("because")),
-        pods=_pods_of([*told, *(_part(one, "pod") for one in _items(spec, "holders"))]),
+        pods=names_of(
+            PodRef(_text(one.get("namespace")), _text(one.get("name")), _text(one.get("uid"))) for one in told
+        ),
     )
 
 
-def _pods_of(given: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def names_of(pods: Iterable[PodRef]) -> tuple[str, ...]:
     """Return the names of pods, each once; of one whose name nobody told its UID."""
-    named = {f"{_text(pod.get('namespace'))}/{_text(pod.get('name'))}" for pod in given if pod.get("name")}
-    known = {_text(pod.get("uid")) for pod in given if pod.get("name")}
-    unnamed = {_text(pod.get("uid")) for pod in given if not pod.get("name")} - known - {""}
+    given = tuple(pods)
+    named = {f"{pod.namespace}/{pod.name}" for pod in given if pod.name}
+    known = {pod.uid for pod in given if pod.name}
+    unnamed = {pod.uid for pod in given if not pod.name} - known - {""}
     return (*sorted(named), *sorted(f"UID {uid}" for uid in unnamed))
 
 

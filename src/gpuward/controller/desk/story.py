@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuward.controller.desk.glance import NodeGlance
+from gpuward.controller.desk.glance import NodeGlance, names_of
 from gpuward.controller.desk.reading import Desk
 from gpuward.isolation.kernel.text import shown
 from gpuward.isolation.lost import obstacle_in_a_drill
@@ -38,6 +38,21 @@ class Story:
         newest = self.fault.newest
         evidence = newest.evidence if newest is not None and newest.evidence else self.fault.spec.evidence
         return tuple(shown(line.text) for line in evidence)
+
+    @property
+    def had_gpu(self) -> tuple[str, ...]:
+        """The pods that had its GPU when the fault came, as far as the kubelet and the processes told."""
+        return () if self.fault is None else names_of(self.fault.pods)
+
+    @property
+    def had_gpu_trouble(self) -> str:
+        """Why it is not known which pods had it, or not of every pod; empty when it is."""
+        if self.fault is None or self.case.spec.gpu is None:
+            return self.trouble
+        told = None if self.fault.status is None else self.fault.status.pods
+        if told is not None:
+            return told.trouble
+        return "the kubelet has not answered yet" if self.fault.spec.pods_follow else "the kubelet was not asked"
 
     @property
     def index(self) -> int | None:
