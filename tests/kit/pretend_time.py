@@ -27,6 +27,10 @@ class PretendTime:
         """Return the seconds that have passed."""
         return self.passed
 
+    def set_clock(self, seconds: float) -> None:
+        """Set the time of day ahead by so much, or back below 0; no time passes."""
+        self._start += seconds
+
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
         self.passed += seconds
