@@ -1,6 +1,7 @@
 """A clock that is set, an hour ahead or back, ends no wait early, and makes none longer; nor does another leader's."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ RESERVED = "gpuward.io/reserved-for"
 jumps = pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["ahead", "back"])
 
 
-def a_fleet(**terms: float) -> Fleet:
+def a_fleet(**terms: Any) -> Fleet:
     fleet = Fleet(terms=dataclasses.replace(REPAIRING, **terms))
     fleet.node("gpu-1")
     return fleet
