@@ -61,7 +61,7 @@ from gpuward.sim.cluster import controllers
 from gpuward.sim.cluster.cluster import pretend_cluster
 from gpuward.sim.cluster.weather import Weather
 from tests.kit.merging import GPU_A, GPU_B, told, xid
-from tests.kit.pretend_time import PretendTime
+from tests.kit.pretend_time import PretendTime, SetClock
 
 NOW = 1_790_000_100.0
 REPAIRING = Terms(
@@ -87,6 +87,8 @@ class PretendAgent:
     """By GPU; healthy where it is not told."""
     gpus: tuple[str, ...] = (GPU_A, GPU_B)
     boot: str = "b1"
+    uuids: dict[str, str] = field(default_factory=dict)
+    """By GPU, where it is another card than at first."""
     done: list[tuple[str, EffectKind]] = field(default_factory=list)
     answers: dict[str, OrderAnswer] = field(default_factory=dict)
     drained: set[str] = field(default_factory=set)
@@ -103,13 +105,20 @@ class PretendAgent:
         self.boot, self.silent = boot, False
         self.drained.clear()
 
+    def _refusal(self, order: GpuOrder) -> str:
+        if order.boot != self.boot:
+            return "it was meant for another boot"
+        is_another = order.what not in UNDONE_BY_BOOT and order.uuid != self.uuids.get(order.pci, uuid_of(order.pci))
+        return f"the GPU at {order.pci} is not {order.uuid}" if is_another else ""
+
     def do(self, order: GpuOrder, *, held: bool, at: float) -> OrderAnswer:
         """Do one order, as the bench of a real agent would answer it."""
         assert order.uuid, "an order without the GPU's UUID"
         if order.boot != self.boot and order.what in UNDONE_BY_BOOT:
             return OrderAnswer(order.id, Outcome.DONE, at, UNDONE_BY_BOOT[order.what])
-        if order.boot != self.boot:
-            return OrderAnswer(order.id, Outcome.REFUSED, at, "it was meant for another boot")
+        refusal = self._refusal(order)
+        if refusal:
+            return OrderAnswer(order.id, Outcome.REFUSED, at, refusal)
         if order.what in self.refuses | self.fails.keys():
             outcome = Outcome.REFUSED if order.what in self.refuses else Outcome.FAILED
             return OrderAnswer(order.id, outcome, at, self.fails.get(order.what, "in use by another client"))
@@ -144,6 +153,8 @@ class Fleet:
 
     def __init__(self, *, terms: Terms = REPAIRING, weather: Weather | None = None) -> None:
         self.time = PretendTime(start=NOW)
+        self.clock = SetClock(self.time)
+        """That of the machine of the controllers."""
         schemas = {kind.resource.plural: object_schema(kind) for kind in KINDS}
         self.cluster = pretend_cluster(self.time, self.time.doze, schemas=schemas, weather=weather)
         self.server = self.cluster.server
@@ -312,7 +323,7 @@ class Fleet:
     def controller(self, cluster: Cluster | None = None, *, terms: Terms | None = None) -> Controller:
         """Return a controller that has just been started."""
         dice = random.Random(7)  # noqa: S311  the same seed must give the same pauses
-        pace = Pace(self.time, self.time.doze, dice.random)
+        pace = Pace(self.clock, self.time.doze, dice.random)
         return Controller(
             cluster or self.cluster,
             pace=pace,
@@ -397,7 +408,7 @@ class Fleet:
             state=state,
             health=agent.health.get(pci, Health.HEALTHY),
             sight=GpuSight(present=True, lost=False, work=seen if pci == GPU_A else (), display=False),
-            uuid=uuid_of(pci),
+            uuid=agent.uuids.get(pci, uuid_of(pci)),
             model="NVIDIA H100 80GB HBM3",
             memory_mib=81559,
             obstacle=agent.obstacles.get(pci, ""),

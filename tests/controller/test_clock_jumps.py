@@ -10,9 +10,10 @@ from gpuward.model.case import CaseState, EffectKind
 from gpuward.model.objects.standby_pool import read_standby_pool
 from gpuward.model.resource import JOBS, STANDBY_POOLS
 from tests.controller.fleet import REPAIRING, Fleet
+from tests.controller.losing import LOSING, LosingFleet
 from tests.controller.test_notices import Jobs
 from tests.kit.merging import GPU_A
-from tests.kit.pretend_time import PretendTime
+from tests.kit.pretend_time import PretendTime, SetClock
 
 HOUR = 3600.0
 RESERVED = "gpuward.io/reserved-for"
@@ -42,7 +43,7 @@ async def test_a_standby_is_kept_for_five_minutes(jump: float) -> None:
         fault = fleet.fault(79)
         await fleet.time.pass_by(0.1)
         await fleet.settled(controller, fault, CaseState.PARKED)
-        fleet.time.set_clock(jump)
+        fleet.clock.set(jump)
         await fleet.go(controller)
         await fleet.time.pass_by(250)
         await fleet.go(controller)
@@ -63,7 +64,7 @@ async def test_pods_have_until_their_deadline_and_no_longer(jump: float) -> None
         fault = fleet.fault(79)
         await fleet.time.pass_by(0.1)
         await fleet.until(controller, lambda: fleet.case_state(fault) is CaseState.EVACUATING)
-        fleet.time.set_clock(jump)
+        fleet.clock.set(jump)
         await fleet.go(controller, rounds=20)
         assert fleet.case_state(fault) is CaseState.EVACUATING
         await fleet.go(controller, rounds=15)
@@ -78,7 +79,8 @@ async def test_a_job_that_is_told_has_its_time_to_save(jump: float) -> None:
         fault = fleet.fault(79)
         await fleet.time.pass_by(0.1)
         await fleet.until(controller, lambda: fleet.case_state(fault) is CaseState.SAVING)
-        fleet.time.set_clock(jump)
+        await fleet.go(controller, rounds=3)
+        fleet.clock.set(jump)
         await fleet.go(controller, rounds=20)
         assert fleet.pods() == ["work/train-0"]
         await fleet.go(controller, rounds=20)
@@ -92,12 +94,28 @@ async def test_probation_lasts_as_long_as_it_is_set(jump: float) -> None:
         fault = fleet.fault(48)
         await fleet.time.pass_by(0.1)
         await fleet.until(controller, lambda: fleet.case_state(fault) is CaseState.PROBATION)
-        fleet.time.set_clock(jump)
+        fleet.clock.set(jump)
         await fleet.go(controller, rounds=12)
         assert fleet.case_state(fault) is CaseState.PROBATION
         await fleet.go(controller, rounds=15)
     assert fleet.case_state(fault) is CaseState.CLOSED
     assert [what for _, what in fleet.agents["gpu-1"].done].count(EffectKind.RESET) == 1
+
+
+@jumps
+async def test_a_node_is_lost_after_its_whole_time_without_an_answer(jump: float) -> None:
+    fleet = LosingFleet()
+    for name in ("gpu-1", "gpu-2", "gpu-3"):
+        fleet.node(name)
+    fleet.pod("train-0")
+    async with fleet.running() as controller:
+        await fleet.lived(controller, 2)
+        fleet.lose("gpu-1")
+        fleet.clock.set(jump)
+        await fleet.lived(controller, LOSING.lost_seconds - 1)
+        assert fleet.gpu_cases() == []
+        await fleet.lived(controller, 4)
+    assert len(fleet.of_nodes()) == 1
 
 
 async def test_who_leads_next_waits_no_hour_when_its_clock_is_behind_that_of_who_led_before() -> None:
@@ -106,7 +124,7 @@ async def test_who_leads_next_waits_no_hour_when_its_clock_is_behind_that_of_who
         fault = fleet.fault(79)
         await fleet.time.pass_by(0.1)
         await fleet.settled(controller, fault, CaseState.PARKED)
-    fleet.time.set_clock(-HOUR)
+    fleet.clock.set(-HOUR)
     async with fleet.running() as controller:
         await fleet.go(controller)
         assert RESERVED in fleet.taints("spare")
@@ -118,24 +136,26 @@ async def test_who_leads_next_waits_no_hour_when_its_clock_is_behind_that_of_who
 @jumps
 def test_it_goes_on_as_time_does_and_comes_back_to_the_clock(jump: float) -> None:
     time = PretendTime()
-    clock = SteadyClock(time)
+    real = SetClock(time)
+    clock = SteadyClock(real)
     begun = clock.now()
-    time.set_clock(jump)
+    real.set(jump)
     for _ in range(60):
         time.sleep(1.0)
         clock.now()
     assert clock.now() - begun == pytest.approx(60, abs=60 * CATCH_UP + 0.001)
     time.sleep(HOUR / CATCH_UP)
-    assert clock.now() == pytest.approx(time.now())
+    assert clock.now() == pytest.approx(real.now())
 
 
 def test_a_clock_that_is_slewed_is_followed() -> None:
     time = PretendTime()
-    clock = SteadyClock(time)
+    real = SetClock(time)
+    clock = SteadyClock(real)
     for _ in range(100):
         time.sleep(1.0)
-        time.set_clock(0.0005)
-        assert clock.now() == pytest.approx(time.now(), abs=1e-6)
+        real.set(0.0005)
+        assert clock.now() == pytest.approx(real.now(), abs=1e-6)
 
 
 def test_a_time_that_no_controller_wrote_is_not_followed() -> None:

@@ -7,6 +7,7 @@ controller that has just started waits the whole minute; one that stands by for 
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from math import floor
 
 from gpuward.controller.pace import Pace
@@ -37,6 +38,20 @@ DOUBT_SHARE = 0.5
 _NAMED = 3
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """How a Node, which another of its name is not, is seen to stand, and since when on our own monotonic clock."""
+
+    uid: str
+    ready: bool
+    since: float
+
+
+def _seen(node: NodeView, before: _Seen | None, now: float) -> _Seen:
+    same = before is not None and (before.uid, before.ready) == (node.uid, node.ready)
+    return before if before is not None and same else _Seen(node.uid, node.ready, now)
+
+
 class Losses:
     """Watches which nodes are Ready. `nodes` and `gpu_nodes` are what the mirrors hold."""
 
@@ -54,7 +69,7 @@ class Losses:
         self._gpu_nodes = gpu_nodes
         self._clock = pace.clock
         self._terms = terms
-        self._since: dict[str, tuple[bool, float]] = {}
+        self._since: dict[str, _Seen] = {}
         self._renewals: dict[tuple[str, int], str] = {}
         self._without_work: dict[str, float] = {}
         self._looked_at: float | None = None
@@ -69,8 +84,7 @@ class Losses:
         for name in self._gpu_nodes:
             node = self._nodes.get(name)
             if node is not None:
-                known = since.get(name)
-                self._since[name] = known if known is not None and known[0] is node.ready else (node.ready, now)
+                self._since[name] = _seen(node, since.get(name), now)
         self._without_work = {name: at for name, at in self._without_work.items() if name in self._since}
 
     def sight(self, name: str, cases: Iterable[Case]) -> NodeSight:
@@ -79,8 +93,8 @@ class Losses:
         told = "" if view is None else view.known_boot
         if node is None:
             return NodeSight(answers=False, gone=True, off="The cluster has no such node any more.", told=told)
-        ready, since = self._since.get(name, (node.ready, self._clock.monotonic()))
-        seconds = self._clock.monotonic() - since if ready is node.ready else 0.0
+        now = self._clock.monotonic()
+        seconds = now - _seen(node, self._since.get(name), now).since
         if node.ready:
             return NodeSight(answers=True, back=seconds >= self._terms.back_seconds, boot=node.boot, told=told)
         is_long = seconds >= self._terms.lost_seconds and bool(node.ready_since)
@@ -96,7 +110,7 @@ class Losses:
     def doubt(self) -> str:
         """Return why the loss of one node is not believed: too many do not answer at once; empty when it is."""
         # A node that was seen at the last look may have left the cluster since.
-        seen = ((self._nodes.get(name), ready) for name, (ready, _) in self._since.items())
+        seen = ((self._nodes.get(name), one.ready) for name, one in self._since.items())
         heeded = [ready for node, ready in seen if node is not None and not node.unschedulable]
         away = heeded.count(False)
         if away <= max(1, floor(DOUBT_SHARE * len(heeded))):
@@ -109,8 +123,8 @@ class Losses:
     async def found(self, cases: Callable[[str], Iterable[Case]]) -> dict[str, Fault]:
         """Return the loss of each node that is lost, has work on its GPUs, and none of its `cases` is about that."""
         losses: dict[str, Fault] = {}
-        for name, (ready, _) in self._since.items():
-            if not ready:
+        for name, one in self._since.items():
+            if not one.ready:
                 loss = await self._loss(name, tuple(cases(name)))
                 losses |= {} if loss is None else {name: loss}
         return losses

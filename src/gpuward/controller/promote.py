@@ -87,7 +87,8 @@ class Promoter:
         promoted = []
         for one in pool.status.promoted:
             if one.freed_at is None and await self._is_over(one, now):
-                await self._take_off(one.node)
+                if not _is_kept_anew(one, pool):
+                    await self._take_off(one.node)
                 one = replace(one, freed_at=now)  # noqa: PLW2901  the same one, freed
             promoted.append(one)
         if tuple(promoted) != pool.status.promoted:
@@ -190,6 +191,12 @@ def swap(node: NodeView, taint: StandbyTaint, job: str, *, at: float) -> list[Ma
     }
     kept_for = taint_operations(left, job, at=at, taint=RESERVATION) if job else ()
     return [version, *off, *kept_for[1:]]
+
+
+def _is_kept_anew(given: Promotion, pool: StandbyPool) -> bool:
+    """Return whether a node was given away once more since, and is kept for that: it may be another of its name."""
+    others = () if pool.status is None else pool.status.promoted
+    return any(one.node == given.node and one.freed_at is None and one.at > given.at for one in others)
 
 
 @dataclass(frozen=True, slots=True)
