@@ -51,7 +51,8 @@ class Round:
 class Controller:
     """One controller. `leads` says at every moment whether it may write; `tell` hears what was saved.
 
-    `defect` hears of each error that nobody has foreseen, beside the troubles of the round.
+    `defect` hears of each error that nobody has foreseen, beside the troubles of the round. `steady` is the time of day
+    that its waits go by, where it is not made of the clock of its pace.
     """
 
     def __init__(  # noqa: PLR0913  what a controller is given
@@ -64,9 +65,10 @@ class Controller:
         leads: Callable[[], bool] = lambda: True,
         meter: Meter | None = None,
         defect: Callable[[str], None] = lambda _: None,
+        steady: SteadyClock | None = None,
     ) -> None:
         self._meter = meter or Unmetered()
-        self._steady = SteadyClock(pace.clock)
+        self._steady = steady or SteadyClock(pace.clock)
         self._has_led = False
         pace = replace(pace, clock=self._steady)
         cluster = MeteredCluster(cluster, meter) if meter is not None else cluster

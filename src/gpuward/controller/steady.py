@@ -3,7 +3,7 @@
 When a case was fenced, or a standby reserved, stands in objects as a time of day, for the next controller has no other.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gpuward.controller.gather import Picture
 from gpuward.controller.outcomes import is_open
@@ -17,15 +17,19 @@ MOST_SECONDS = 86_400.0
 
 
 class SteadyClock:
-    """Implements Clock on another: goes on as the time since boot does, and comes back to the time of day slowly."""
+    """Implements Clock on another: goes on as the time since boot does, and comes back to the time of day slowly.
 
-    def __init__(self, clock: Clock) -> None:
+    `since_boot` tells that time where it is not the clock's own.
+    """
+
+    def __init__(self, clock: Clock, *, since_boot: Callable[[], float] | None = None) -> None:
         self._clock = clock
-        self._last = (clock.monotonic(), clock.now())
+        self._since_boot = since_boot or clock.monotonic
+        self._last = (self._since_boot(), clock.now())
 
     def now(self) -> float:
         """Return seconds since 1970 UTC; it never goes back, and never jumps."""
-        monotonic, (before, last) = self._clock.monotonic(), self._last
+        monotonic, (before, last) = self._since_boot(), self._last
         passed = monotonic - before
         expected, most = last + passed, passed * CATCH_UP
         self._last = (monotonic, expected + max(-most, min(most, self._clock.now() - expected)))
