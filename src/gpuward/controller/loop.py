@@ -23,7 +23,6 @@ from gpuward.controller.perform import Performer
 from gpuward.controller.programs import Programs
 from gpuward.controller.prune import Pruner
 from gpuward.controller.record import Recorder, Tell
-from gpuward.controller.steady import SteadyClock, stamps_of
 from gpuward.controller.terms import Terms
 from gpuward.controller.views import fault_view, gpu_node_view, is_same_node, node_view
 from gpuward.controller.voice import Voice
@@ -51,8 +50,7 @@ class Round:
 class Controller:
     """One controller. `leads` says at every moment whether it may write; `tell` hears what was saved.
 
-    `defect` hears of each error that nobody has foreseen, beside the troubles of the round. `steady` is the time of day
-    that its waits go by, where it is not made of the clock of its pace.
+    `defect` hears of each error that nobody has foreseen, beside the troubles of the round.
     """
 
     def __init__(  # noqa: PLR0913  what a controller is given
@@ -65,12 +63,8 @@ class Controller:
         leads: Callable[[], bool] = lambda: True,
         meter: Meter | None = None,
         defect: Callable[[str], None] = lambda _: None,
-        steady: SteadyClock | None = None,
     ) -> None:
         self._meter = meter or Unmetered()
-        self._steady = steady or SteadyClock(pace.clock)
-        self._has_led = False
-        pace = replace(pace, clock=self._steady)
         cluster = MeteredCluster(cluster, meter) if meter is not None else cluster
         self.picture = picture_of(cluster, pace, terms)
         self.newest = Round(0)
@@ -130,7 +124,6 @@ class Controller:
 
     def watch_nodes(self) -> None:
         """Note which nodes answer; one that does not lead does so too, to know it all when its turn comes."""
-        self._has_led = False
         self._gatherer.losses.look()
 
     async def look(self, name: str) -> Snapshot:
@@ -161,9 +154,6 @@ class Controller:
         began = self._pace.clock.monotonic()
         if not self.picture.is_complete:
             return Round(0, tuple(mirror.trouble for mirror in self.picture.mirrors if mirror.trouble))
-        if not self._has_led:
-            self._steady.reach(stamps_of(self.picture))
-            self._has_led = True
         census = Census(self.picture, self._berths, now=self._pace.clock.now())
         worked = await self._work(census, troubles)
         troubles += self._gatherer.troubles

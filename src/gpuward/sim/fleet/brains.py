@@ -3,18 +3,16 @@
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from gpuward.controller.leading import Leading, LeaseTerms
 from gpuward.controller.loop import Controller
 from gpuward.controller.pace import Pace
 from gpuward.controller.record import Tell
-from gpuward.controller.steady import SteadyClock
 from gpuward.controller.terms import Terms
 from gpuward.model.resource import OWN_NAMESPACE
-from gpuward.ports import Cluster
+from gpuward.ports import Clock, Cluster
 from gpuward.sim.fleet.mortal import Died, MortalCluster
-from gpuward.sim.fleet.time import Skewed
 
 RESTART_SECONDS = 8.0
 LEASE = LeaseTerms(namespace=OWN_NAMESPACE, lease_seconds=24, lead_seconds=16.0, retry_seconds=4.0)
@@ -38,7 +36,7 @@ class Replica:
         name: str,
         cluster: Cluster,
         *,
-        clock: Skewed,
+        clock: Clock,
         terms: Terms,
         tell: Tell,
         dice: random.Random,
@@ -108,8 +106,6 @@ class Replica:
             tell=self._tell,
             leads=leading.leads,
             defect=lambda said: self._crashed(RuntimeError(said)),
-            # Time that is skipped passes for what waits, and no clock is set by it.
-            steady=SteadyClock(self._clock, since_boot=replace(self._clock, runs_on=True).monotonic),
         )
         leading.ring = loop.ring
         tasks: list[asyncio.Future[None]] = [asyncio.ensure_future(leading.run()), asyncio.ensure_future(loop.run())]
