@@ -61,7 +61,7 @@ from gpuward.sim.cluster import controllers
 from gpuward.sim.cluster.cluster import pretend_cluster
 from gpuward.sim.cluster.weather import Weather
 from tests.kit.merging import GPU_A, GPU_B, told, xid
-from tests.kit.pretend_time import PretendTime, SetClock
+from tests.kit.pretend_time import PretendTime
 
 NOW = 1_790_000_100.0
 REPAIRING = Terms(
@@ -153,7 +153,6 @@ class Fleet:
 
     def __init__(self, *, terms: Terms = REPAIRING, weather: Weather | None = None) -> None:
         self.time = PretendTime(start=NOW)
-        self.clock = SetClock(self.time)
         """That of the machine of the controllers."""
         schemas = {kind.resource.plural: object_schema(kind) for kind in KINDS}
         self.cluster = pretend_cluster(self.time, self.time.doze, schemas=schemas, weather=weather)
@@ -323,7 +322,7 @@ class Fleet:
     def controller(self, cluster: Cluster | None = None, *, terms: Terms | None = None) -> Controller:
         """Return a controller that has just been started."""
         dice = random.Random(7)  # noqa: S311  the same seed must give the same pauses
-        pace = Pace(self.clock, self.time.doze, dice.random)
+        pace = Pace(self.time, self.time.doze, dice.random)
         return Controller(
             cluster or self.cluster,
             pace=pace,

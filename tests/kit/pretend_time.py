@@ -75,27 +75,3 @@ class PretendTime:
     async def _turn(self) -> None:
         for _ in range(_ROUNDS):
             await asyncio.sleep(0)
-
-
-class SetClock:
-    """Implements Clock: that of one machine, on which a person or NTP may set the time of day."""
-
-    def __init__(self, time: PretendTime) -> None:
-        self._time = time
-        self._ahead = 0.0
-
-    def set(self, seconds: float) -> None:
-        """Set the time of day ahead by so much, or back below 0; no time passes."""
-        self._ahead += seconds
-
-    def now(self) -> float:
-        """Return seconds since 1970 UTC, as this machine has it."""
-        return self._time.now() + self._ahead
-
-    def monotonic(self) -> float:
-        """Return the seconds that have passed."""
-        return self._time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass."""
-        self._time.sleep(seconds)
