@@ -100,13 +100,15 @@ def at_once(site: Site, *asked: Callable[[Cluster], Any]) -> None:
 
 
 def create(resource: Resource, body: Mapping[str, Any]) -> Callable[[Cluster], Any]:
-    return lambda cluster: cluster.create(resource, body)
+    return lambda cluster: cluster.create(resource, body, deadline_seconds=SLOWEST_SECONDS)
 
 
 def tell(name: str) -> Callable[[Cluster], Any]:
     """Let the agent of a node tell of its GPUs."""
     status = [{"op": "add", "path": "/status", "value": node_status(gpus=[gpu(pci) for pci in GPUS])}]
-    return lambda cluster: cluster.patch(GPU_NODES, name, status, subresource="status")
+    return lambda cluster: cluster.patch(
+        GPU_NODES, name, status, subresource="status", deadline_seconds=SLOWEST_SECONDS
+    )
 
 
 @pytest.fixture
