@@ -21,6 +21,7 @@ from gpuward.ports import Cluster
 from tests.install.site import Site, gpu_fault, gpu_node, node_status, path_of
 from tests.kit import ward
 from tests.kit.nursery import Child, Nursery, nursery
+from tests.kit.ward import SLOWEST_SECONDS
 from tests.together.test_node_and_controller import KEY
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.xdist_group("controllers")]
