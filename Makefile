@@ -6,8 +6,8 @@ MAIN_PYTHON := $(firstword $(PYTHONS))
 OTHERS := $(wordlist 2,99,$(PYTHONS))
 BIN := .venv/bin
 STAMP := .venv/.installed
-# Workers of the test run: one more than the two cores of a small machine, as tests also wait. Each has a control plane.
-JOBS ?= 3
+# Workers of the test run; each has a control plane, and more than a small machine has cores is not faster.
+JOBS ?= 2
 
 .PHONY: help demo demo-server demo-watch test test-main test-others check format docs docs-site bench real-parts lock clean
 

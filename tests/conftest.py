@@ -1,10 +1,9 @@
-"""Where the tests find the corpus of real outputs and keep their files, and how patient they are."""
+"""Where the tests find the corpus of real outputs, and how patient they are. Other fixtures stand with their tests."""
 
 import gc
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,25 +13,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")  # the machine may be busy or slow, and that is no fault of the code
 
-MEMORY = "/dev/shm"  # noqa: S108  a place for many users, where pytest makes a folder of its own
-ENOUGH_BYTES = 2 << 30
 MADE_ONCE = frozenset({"demo", "gpu_cases", "ran", "shown", "site", "world"})
 """The fixtures that take seconds, once for the tests of a file, or ask for one that does."""
-
-
-def in_memory(place: str) -> bool:
-    """Return whether this place takes the files of all tests, the programs among them, and no disk is waited for."""
-    try:
-        there = os.statvfs(place)
-    except OSError:
-        return False
-    runs_programs = not there.f_flag & os.ST_NOEXEC
-    return runs_programs and os.access(place, os.W_OK) and there.f_bavail * there.f_frsize >= ENOUGH_BYTES
-
-
-if "TMPDIR" not in os.environ and in_memory(MEMORY):
-    # A state folder is synchronised at each step, and no test cuts the power; the workers and commands inherit this.
-    os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
