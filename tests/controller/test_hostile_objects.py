@@ -21,8 +21,8 @@ from tests.controller.test_hostile import a_fleet, help_comes, put_status
 from tests.kit.merging import GPU_A, GPU_B
 from tests.kit.objects import TIMES, values_of
 
-FIRST, LAST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"
-"""What the schemas let pass; times so late are never written by gpuward, and not read."""
+FIRST, LAST = "0001-01-01T00:00:00Z", "9899-12-31T23:59:59Z"
+"""The first and the last time that is read; a later one is refused by name."""
 ANY_TIMES = st.sampled_from([FIRST, LAST]) | (st.sampled_from([0.0, NOW]) | TIMES).map(
     lambda at: datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
 )
