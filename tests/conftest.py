@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")  # the machine may be busy or slow, and that is no fault of the code
 
-MADE_ONCE = frozenset({"demo", "gpu_cases", "ran", "shown", "site", "world"})
+MADE_ONCE = frozenset({"demo", "gpu_cases", "ran", "shows", "site", "world"})
 """The fixtures that take seconds, once for the tests of a file, or ask for one that does."""
 
 

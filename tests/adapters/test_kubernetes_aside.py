@@ -7,8 +7,6 @@ import json
 import shlex
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from gpuward.adapters.kubernetes.aside import aside
 from gpuward.adapters.kubernetes.kubelibrary import read_login
 from gpuward.adapters.kubernetes.login import Login
 from gpuward.ports import Refused, Unreachable
+from tests.kit.ward import until
 
 PEM = "-----BEGIN CERTIFICATE-----\nnot looked at here\n-----END CERTIFICATE-----\n"
 IN_LINE = base64.b64encode(PEM.encode()).decode()
@@ -124,31 +123,24 @@ async def test_a_plug_in_that_does_not_answer_is_ended_with_all_that_it_started(
     path = kubeconfig(tmp_path, plug_in(f"echo $$ > {tmp_path}/pid; sleep 600"))
     with aside(patience_seconds=4) as read, pytest.raises(Unreachable, match="was not read within 4 s; see what its"):
         await read(path, None)
-    assert await _is_gone(tmp_path / "pid")
+    await asyncio.to_thread(until, lambda: _is_gone(tmp_path / "pid"), "the plug-in is gone")
 
 
 async def test_who_stops_waiting_leaves_no_child(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, plug_in(f"echo $$ > {tmp_path}/pid; sleep 600"))
     with aside() as read:
         waiting = asyncio.ensure_future(read(path, None))
-        assert await _soon((tmp_path / "pid").exists)
+        await asyncio.to_thread(until, (tmp_path / "pid").exists, "the plug-in runs")
         waiting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
-    assert await _is_gone(tmp_path / "pid")
+    await asyncio.to_thread(until, lambda: _is_gone(tmp_path / "pid"), "the plug-in is gone")
 
 
-async def _is_gone(file: Path) -> bool:
-    """Return whether the process is gone soon; one that only waits for whoever collects orphans is."""
-    stat = Path("/proc") / (await asyncio.to_thread(file.read_text, "utf-8")).strip() / "stat"
-    return await _soon(lambda: not stat.exists() or ") Z " in stat.read_text("utf-8", "replace"))
-
-
-async def _soon(is_so: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 10
-    while not is_so() and time.monotonic() < end:  # noqa: ASYNC110  files have no events
-        await asyncio.sleep(0.05)
-    return is_so()
+def _is_gone(file: Path) -> bool:
+    """Return whether the process is gone; one that only waits for whoever collects orphans is."""
+    stat = Path("/proc") / file.read_text("utf-8").strip() / "stat"
+    return not stat.exists() or ") Z " in stat.read_text("utf-8", "replace")
 
 
 @pytest.mark.parametrize("words", ["print('no json')", "print('{}')", "print('[]')", "raise SystemExit('it broke')"])

@@ -58,11 +58,16 @@ async def test_with_force_a_pod_that_is_held_to_the_deadline_is_deleted() -> Non
     assert fleet.time.passed >= REPAIRING.eviction.deadline_seconds
 
 
-async def test_two_budgets_on_one_pod_are_told_at_once() -> None:
-    fleet = a_fleet()
-    fleet.pod("train-0", labels={"app": "x"})
+def held_by_two_budgets(fleet: Fleet, pod: str) -> None:
+    """Let a pod stand under two PodDisruptionBudgets, one and two: it cannot be evicted."""
+    fleet.pod(pod, labels={"app": "x"})
     for name in ("one", "two"):
         fleet.budget(name, labels={"app": "x"}, least=0)
+
+
+async def test_two_budgets_on_one_pod_are_told_at_once() -> None:
+    fleet = a_fleet()
+    held_by_two_budgets(fleet, "train-0")
     async with fleet.running() as controller:
         fault = fleet.fault(48)
         await fleet.time.pass_by(0.1)
@@ -76,9 +81,7 @@ async def test_an_eviction_that_failed_is_not_tried_again_and_again_while_others
     fleet = a_fleet(eviction=replace(REPAIRING.eviction, save_seconds=30.0))
     labels = {"batch.kubernetes.io/job-name": "train", "gpuward.io/checkpoint": "true"}
     fleet.pod("train-0", labels=labels, ownerReferences=fleet.owner(JOBS, "train"))
-    fleet.pod("held-0", labels={"app": "x"})
-    for name in ("one", "two"):
-        fleet.budget(name, labels={"app": "x"}, least=0)
+    held_by_two_budgets(fleet, "held-0")
     async with fleet.running() as controller:
         fault = fleet.fault(48)
         await fleet.time.pass_by(0.1)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from gpuward.model.gpu import read_pci
+from gpuward.model.gpu import PciAddress, read_pci
 from gpuward.model.node import EccCounts, GpuReading, NodeReading, Pcie, Remap
 from gpuward.ports import Refused, Unreachable
 
@@ -83,7 +83,8 @@ def read_smi_xml(text: str) -> NodeReading:
     for block, depth in _blocks(_document(text)):
         root = block if depth == 0 else root
         if depth == 1 and block.tag == "gpu":
-            gpus.extend(_gpu(block, pci, index=count) for pci in _address(block))
+            if address := _address(block):
+                gpus.append(_gpu(block, address.pci, index=count))
             count += 1
             block.clear()  # the document of one server of 8 GPUs would be 3 MB in memory
     if root is None or root.tag != _ROOT:
@@ -128,11 +129,9 @@ def _blocks(document: str) -> Iterator[tuple["Element", int]]:
         raise Unreachable(f"the document of nvidia-smi is cut or garbled ({error}); read it again") from error
 
 
-def _address(block: "Element") -> Iterator[str]:
-    """Yield the address of the GPU, if its block has one."""
+def _address(block: "Element") -> PciAddress | None:
     printed = block.get("id") or _value(block, "pci/pci_bus_id") or ""
-    if address := read_pci(printed.strip()):
-        yield address.pci
+    return read_pci(printed.strip())
 
 
 def _gpu(block: "Element", pci: str, *, index: int | None) -> GpuReading:

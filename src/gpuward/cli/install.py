@@ -14,7 +14,6 @@ from gpuward.cli.objects import dumps
 from gpuward.cli.times import shortened
 from gpuward.model.case import Mode
 from gpuward.model.objects.limits import NAMESPACE
-from gpuward.settings.document import Settings
 
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,511}", re.ASCII)
 
@@ -37,23 +36,20 @@ def _installation(asked: argparse.Namespace) -> Installation:
     image = asked.image or Installation().image
     if not _IMAGE.fullmatch(image):
         raise wiring.UsageError(f"{image!r} is no image; it is called such as registry.example.com/gpuward:0.1")
-    document, settings = _settings(asked)
+    settings, reboot = _settings(asked)
     return Installation(
-        namespace=checked_namespace(asked.namespace),
-        image=image,
-        settings=document,
-        reboot=settings.reboot.enabled or asked.reboot,
+        namespace=checked_namespace(asked.namespace), image=image, settings=settings, reboot=reboot or asked.reboot
     )
 
 
-def _settings(asked: argparse.Namespace) -> tuple[str, Settings]:
-    """Return the settings document that is installed, and what it says; the user's is checked first."""
+def _settings(asked: argparse.Namespace) -> tuple[str, bool]:
+    """Return the settings document that is installed, and whether it enables reboots; the user's is checked first."""
     if asked.config is None:
-        return settings_of(Mode(asked.mode or Mode.OBSERVE)), Settings()
+        return settings_of(Mode(asked.mode or Mode.OBSERVE)), False
     if asked.mode is not None:
         raise wiring.UsageError("say the mode in the settings (mode, under [controller]) or by --mode, not both")
     settings, _ = wiring.judgement(asked.config, None)
-    return Path(asked.config).read_text("utf-8-sig"), settings
+    return Path(asked.config).read_text("utf-8-sig"), settings.reboot.enabled
 
 
 def _as_list(objects: Sequence[Any]) -> str:

@@ -20,11 +20,11 @@ from gpuward.audit.facts import (
 from gpuward.cli.manifests import manifests
 from gpuward.cli.manifests.installation import Installation
 from gpuward.cli.manifests.places import DEFINITIONS, name_of, namespace_of, place_of
+from gpuward.controller.desk.glance import gpu_server
 from gpuward.isolation.standby import claim_on
 from gpuward.isolation.tainting import OURS as FAULT
 from gpuward.model.daemon_set import daemon_set_of
 from gpuward.model.found import part, parts
-from gpuward.model.gpu_server import is_gpu_server
 from gpuward.model.objects.owned import LEADER_LEASE, RESERVED, STANDBY, Taint, agent_lease
 from gpuward.model.objects.standby_pool import Shape
 from gpuward.model.objects.values import ObjectError, read
@@ -88,7 +88,7 @@ async def survey(
     serves_policies = await _serves_policies(look)
     installed = await _installed(look, installation, but=frozenset() if serves_policies else frozenset({POLICIES}))
     is_served = {one: f"{one.plural}.{one.group}" in definitions for one in (GPU_NODES, STANDBY_POOLS)}
-    nodes = [name for name in await look.listed(NODES, _gpu_server) if name]
+    nodes = [name for name in await look.listed(NODES, gpu_server) if name]
     leases = dict(await look.listed(LEASES, partial(_renewed, now=now), namespace=installation.namespace))
     agents = dict(await look.listed(GPU_NODES, _agent)) if is_served[GPU_NODES] else {}
     pools = await look.listed(STANDBY_POOLS, _pool) if is_served[STANDBY_POOLS] else []
@@ -169,11 +169,6 @@ async def _pods(look: Survey, nodes: frozenset[str]) -> list[PodSight]:
         return pod_of(found) if part(found, "spec").get("nodeName") in nodes else None
 
     return [pod for pod in await look.listed(PODS, on_these) if pod is not None]
-
-
-def _gpu_server(node: Mapping[str, Any]) -> str:
-    """Return the name of a node with GPUs, empty for all others."""
-    return name_of(node) if is_gpu_server(node) else ""
 
 
 def _agent(found: Mapping[str, Any]) -> tuple[str, str]:

@@ -109,8 +109,7 @@ def is_news(fault: GpuFault) -> bool:
     """Return whether a fault is to be judged, or goes on and calls for a case."""
     if fault.is_due:
         return True
-    verdict = fault.spec.verdict if fault.newest is None else fault.newest.verdict
-    return not is_over(fault) and calls_for_a_case(fault.spec.kind, fault.level, waits=verdict.waits)
+    return not is_over(fault) and calls_for_a_case(fault.spec.kind, fault.level, waits=fault.verdict.waits)
 
 
 def is_over(fault: GpuFault) -> bool:

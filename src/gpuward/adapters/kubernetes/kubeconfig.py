@@ -67,15 +67,14 @@ class _Keys:
         """Read the files, ask their plug-in, and return what they give. Raises EdgeError."""
         try:
             self._login = login = await self._read(self._path, self._context)
-        finally:
+        except EdgeError:
             self._renew_at = self._monotonic() + RENEW_SECONDS
-        if login.lasts_seconds is None:
-            self._renew_at = None
-        else:
-            self._renew_at += max(0.0, login.lasts_seconds - EARLY_SECONDS - RENEW_SECONDS)
+            raise
+        lasts = login.lasts_seconds
+        self._renew_at = None if lasts is None else self._monotonic() + max(RENEW_SECONDS, lasts - EARLY_SECONDS)
         self._token = TokenFile(Path(login.token_file)) if login.token_file else None
-        authority, *own = (Path(file) if file else None for file in (login.authority, login.certificate, login.key))
-        certificate, key = own
+        files = (login.authority, login.certificate, login.key)
+        authority, certificate, key = (Path(file) if file else None for file in files)
         self._trusted = TrustFiles(
             authority,
             (certificate, key) if certificate and key else None,

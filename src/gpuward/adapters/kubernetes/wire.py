@@ -5,6 +5,7 @@ import contextlib
 import json
 import random
 import re
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -184,18 +185,20 @@ class Wire:
 
     async def _opened(self, ask: Ask, trial: _Trial) -> aiohttp.ClientResponse | Answer:
         """Return a good answer that is still to be read, or a whole one that is not good."""
-        header, trusted = await self._access.authorization(None), self._access.trust()
-        response = await self._sent(ask, trial, header=header)
+        header, trust = await self._access.authorization(None), self._access.trust()
+        response = await self._sent(ask, trial, header=header, trust=trust)
         if response.status == _UNAUTHORIZED:
             refused = await self._failed(ask, response, header=header)
-            renewed = await self._access.authorization(header or "")
-            if renewed == header and (header or self._access.trust() is trusted):
+            renewed, anew = await self._access.authorization(header or ""), self._access.trust()
+            if renewed == header and (header or anew is trust):
                 return refused
             header = renewed
-            response = await self._sent(ask, trial, header=header)
+            response = await self._sent(ask, trial, header=header, trust=anew)
         return response if Answer(response.status, b"").is_good else await self._failed(ask, response, header=header)
 
-    async def _sent(self, ask: Ask, trial: _Trial, *, header: str | None) -> aiohttp.ClientResponse:
+    async def _sent(
+        self, ask: Ask, trial: _Trial, *, header: str | None, trust: ssl.SSLContext | None
+    ) -> aiohttp.ClientResponse:
         trial.under_way = True
         headers = {"Accept": JSON, "Accept-Encoding": "identity"} | ({"Authorization": header} if header else {})
         try:
@@ -204,7 +207,7 @@ class Wire:
                 URL(f"{self._access.url}{ask.path}", encoded=True),
                 data=None if ask.body is None else json.dumps(ask.body).encode(),
                 headers=headers if ask.body is None else headers | {"Content-Type": ask.content},
-                ssl=self._access.trust() or True,
+                ssl=trust or True,
                 server_hostname=self._access.server_name,
                 proxy=self._access.proxy,
                 allow_redirects=False,

@@ -64,9 +64,7 @@ class Story:
     @property
     def verdict(self) -> Verdict | None:
         """What the agent made of the lines; None where nobody knows."""
-        if self.fault is None:
-            return None
-        return self.fault.spec.verdict if self.fault.newest is None else self.fault.newest.verdict
+        return None if self.fault is None else self.fault.verdict
 
 
 async def story_of(desk: Desk, name: str) -> Story:
@@ -113,9 +111,8 @@ async def fault_of(desk: Desk, case: GpuCase) -> tuple[GpuFault | None, str]:
 
 def _rules_of(fault: GpuFault) -> tuple[str, ...]:
     """Return the rules that the agent and the controller name, each once."""
-    own = fault.spec.verdict.rules if fault.newest is None else fault.newest.verdict.rules
     judged = None if fault.status is None else fault.status.judged
-    return tuple(dict.fromkeys((*own, *(() if judged is None else judged.rules))))
+    return tuple(dict.fromkeys((*fault.verdict.rules, *(() if judged is None else judged.rules))))
 
 
 def _plan(case: GpuCase) -> tuple[str, ...]:

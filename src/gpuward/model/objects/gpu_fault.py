@@ -177,6 +177,11 @@ class GpuFault:
         return self.spec.level if self.newest is None else self.newest.level
 
     @property
+    def verdict(self) -> Verdict:
+        """The agent's newest verdict."""
+        return self.spec.verdict if self.newest is None else self.newest.verdict
+
+    @property
     def is_due(self) -> bool:
         """Whether the controller must judge it: it never did, or its level rose or its class changed since."""
         judged = None if self.status is None else self.status.judged
